@@ -3,6 +3,7 @@
 //! One datagram is one message. A datagram that is too long, does not decode, carries trailing
 //! bytes or more descriptors than [`FDS_MAX`] is an error of the connection, never skipped.
 
+pub mod egress;
 pub mod init;
 mod socket;
 pub mod warden;
