@@ -1,0 +1,1 @@
+"""Teasers and thumbnails for the episodes of a show."""
