@@ -1,0 +1,1 @@
+"""A report on the closing prices of a few made-up shares."""
