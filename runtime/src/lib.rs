@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cgroup;
 pub mod error;
 pub mod ids;
 pub mod init;

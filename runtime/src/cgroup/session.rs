@@ -1,0 +1,332 @@
+//! The group of one session: its limits, its leaves, its end.
+
+use super::hierarchy::Place;
+use super::{Cgroups, Controller, GroupLimits, STEP, rmdir};
+use crate::error::{AtStep, SetupError};
+use crate::ids::CommandId;
+use rustix::fs::{AtFlags, Gid, Uid, chownat};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+/// The leaf of init.
+const INIT: &str = "init";
+/// The period of the CPU limit, in microseconds.
+const PERIOD_US: u64 = 100_000;
+
+/// How often limits were met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Processes the kernel killed for want of memory.
+    pub oom_kills: u64,
+    /// Forks that failed for want of processes.
+    pub pids_limit_hits: u64,
+}
+
+/// The group of a running session, or of a worker.
+///
+/// It stays when the value is dropped: [`Self::try_remove`] removes it.
+#[derive(Debug)]
+pub struct SessionCgroup {
+    unified: Rc<Place>,
+    init: Option<Rc<Place>>,
+    v1: Vec<(Controller, Rc<Place>)>,
+    v2: Vec<Controller>,
+    delegate_to: u32,
+}
+
+impl SessionCgroup {
+    pub(super) fn create(
+        parents: &Cgroups,
+        name: &str,
+        limits: &GroupLimits,
+        delegate_to: u32,
+    ) -> Result<Self, SetupError> {
+        let mut group = Self {
+            unified: parents.unified.new_child(name)?,
+            init: None,
+            v1: Vec::new(),
+            v2: parents.v2.clone(),
+            delegate_to,
+        };
+        match group.prepare(parents, name, limits) {
+            Ok(()) => Ok(group),
+            Err(error) => {
+                // The first error is the one that tells; nothing runs in the group yet.
+                let _ = group.try_remove();
+                Err(error)
+            }
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        parents: &Cgroups,
+        name: &str,
+        limits: &GroupLimits,
+    ) -> Result<(), SetupError> {
+        for controller in &self.v2 {
+            limit_v2(&self.unified, *controller, limits)?;
+        }
+        for (controller, parent) in &parents.v1 {
+            self.v1.push((*controller, parent.new_child(name)?));
+        }
+        for (controller, place) in &self.v1 {
+            limit_v1(place, *controller, limits)?;
+        }
+        self.unified.enable(&self.v2)?;
+        self.delegate(&self.unified)?;
+        self.init = Some(self.leaf(INIT)?);
+        Ok(())
+    }
+
+    /// The group of a session that an earlier warden left.
+    pub(super) fn open_left_over(parents: &Cgroups, name: &str) -> Result<Self, SetupError> {
+        Ok(Self {
+            unified: parents.unified.child(name)?,
+            init: None,
+            v1: parents
+                .v1
+                .iter()
+                .map(|(controller, parent)| Ok((*controller, parent.child(name)?)))
+                .collect::<Result<_, SetupError>>()?,
+            v2: Vec::new(),
+            delegate_to: 0,
+        })
+    }
+
+    /// The v2 leaf of init, for `CLONE_INTO_CGROUP`.
+    #[must_use]
+    pub fn init_leaf(&self) -> BorrowedFd<'_> {
+        // Only a group that is being tidied away has no such leaf, and nobody starts init there.
+        self.init.as_ref().unwrap_or(&self.unified).dir.as_fd()
+    }
+
+    /// Moves a process into the session's groups of every v1 hierarchy.
+    ///
+    /// The first move after a second of quiet waits for the kernel's grace period, 7 to 15 ms; a
+    /// process can be moved as soon as it exists, long before it is needed.
+    ///
+    /// # Errors
+    /// When the process is gone or the kernel refuses.
+    pub fn attach_v1(&self, pid: i32) -> Result<(), SetupError> {
+        for (_, place) in &self.v1 {
+            place.write("cgroup.procs", &pid.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Makes the v2 leaf of a command; init starts the command in it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn command_leaf(&self, command: CommandId) -> Result<OwnedFd, SetupError> {
+        let leaf = self.leaf(&leaf_name(command))?;
+        if self.v2.contains(&Controller::Memory) {
+            leaf.set("memory.oom.group", "1", "1")?;
+        }
+        leaf.dir.try_clone().at(STEP, || format!("dup({})", leaf.path))
+    }
+
+    /// Kills every process of a command.
+    ///
+    /// # Errors
+    /// When the kernel refuses; a leaf that is not there is no error.
+    pub fn kill_leaf(&self, command: CommandId) -> Result<(), SetupError> {
+        let leaf = leaf_name(command);
+        if self.unified.has(&leaf) {
+            self.unified.write(&format!("{leaf}/cgroup.kill"), "1")?;
+        }
+        Ok(())
+    }
+
+    /// Whether no process of a command is left.
+    ///
+    /// # Errors
+    /// When the group cannot be read.
+    pub fn leaf_is_empty(&self, command: CommandId) -> Result<bool, SetupError> {
+        let leaf = leaf_name(command);
+        Ok(!self.unified.has(&leaf)
+            || self.unified.read_counter(&format!("{leaf}/cgroup.events"), "populated")? == 0)
+    }
+
+    /// Removes the leaf of a command; `false` while a process is in it.
+    ///
+    /// # Errors
+    /// When the kernel refuses for another reason.
+    pub fn try_remove_leaf(&self, command: CommandId) -> Result<bool, SetupError> {
+        rmdir(&self.unified, &leaf_name(command))
+    }
+
+    /// Kills every process of the session.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn kill_all(&self) -> Result<(), SetupError> {
+        self.unified.write("cgroup.kill", "1")
+    }
+
+    /// Removes the groups; `false` while a process is in one, then it can be tried again.
+    ///
+    /// # Errors
+    /// When the kernel refuses for another reason.
+    pub fn try_remove(&self) -> Result<bool, SetupError> {
+        let mut removed = true;
+        if let Ok(leaves) = self.unified.children() {
+            for leaf in leaves {
+                removed &= rmdir(&self.unified, &leaf)?;
+            }
+        }
+        for place in std::iter::once(&self.unified).chain(self.v1.iter().map(|(_, place)| place)) {
+            if let Some(parent) = place.parent() {
+                removed = removed && rmdir(parent, place.name())?;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// How often the session as a whole met its limits.
+    ///
+    /// # Errors
+    /// When the groups cannot be read.
+    pub fn counters(&self) -> Result<Counters, SetupError> {
+        let mut counters = Counters::default();
+        if self.v2.contains(&Controller::Pids) {
+            counters.pids_limit_hits = self.unified.read_counter("pids.events", "max")?;
+        }
+        if self.v2.contains(&Controller::Memory) {
+            counters.oom_kills = self.unified.read_counter("memory.events", "oom_kill")?;
+        }
+        for (controller, place) in &self.v1 {
+            match controller {
+                Controller::Pids => {
+                    counters.pids_limit_hits = place.read_counter("pids.events", "max")?;
+                }
+                Controller::Memory => {
+                    counters.oom_kills = place.read_counter("memory.oom_control", "oom_kill")?;
+                }
+                Controller::Cpu => {}
+            }
+        }
+        Ok(counters)
+    }
+
+    /// How often a command met the limits, where `before` was read when it started.
+    ///
+    /// On v2 kills are counted for the command alone. On v1, and for failed forks since Linux
+    /// 6.12, the kernel counts for the session, so commands that run at once share the count.
+    ///
+    /// # Errors
+    /// When the groups cannot be read.
+    pub fn met_limits(&self, command: CommandId, before: Counters) -> Result<Counters, SetupError> {
+        let now = self.counters()?;
+        let leaf = leaf_name(command);
+        let mut met = Counters {
+            oom_kills: now.oom_kills.saturating_sub(before.oom_kills),
+            pids_limit_hits: now.pids_limit_hits.saturating_sub(before.pids_limit_hits),
+        };
+        if self.v2.contains(&Controller::Memory) {
+            met.oom_kills =
+                self.unified.read_counter(&format!("{leaf}/memory.events"), "oom_kill")?;
+        }
+        if self.v2.contains(&Controller::Pids) {
+            // Before Linux 6.12 a failed fork counts in the leaf of the process.
+            met.pids_limit_hits +=
+                self.unified.read_counter(&format!("{leaf}/pids.events"), "max")?;
+        }
+        Ok(met)
+    }
+
+    /// Where init has to be, as `/proc/<pid>/cgroup` spells it on the host: by controller list,
+    /// which is empty for v2.
+    #[must_use]
+    pub fn paths(&self) -> BTreeMap<String, String> {
+        let unified = self.init.as_ref().unwrap_or(&self.unified);
+        self.v1
+            .iter()
+            .map(|(_, place)| (place.list.clone(), place.cgroup.clone()))
+            .chain([(String::new(), unified.cgroup.clone())])
+            .collect()
+    }
+
+    fn leaf(&self, name: &str) -> Result<Rc<Place>, SetupError> {
+        let leaf = self.unified.new_child(name)?;
+        self.delegate(&leaf)?;
+        Ok(leaf)
+    }
+
+    /// Lets init move processes into the group, which is what starting one there takes.
+    fn delegate(&self, place: &Place) -> Result<(), SetupError> {
+        let (uid, gid) = (Uid::from_raw(self.delegate_to), Gid::from_raw(self.delegate_to));
+        match chownat(&place.dir, "cgroup.procs", Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW) {
+            Err(errno) => Err(errno)
+                .at(STEP, || format!("chown({}/cgroup.procs, {})", place.path, self.delegate_to)),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+fn leaf_name(command: CommandId) -> String {
+    format!("c{command}")
+}
+
+fn limit_v2(group: &Place, controller: Controller, limits: &GroupLimits) -> Result<(), SetupError> {
+    match controller {
+        Controller::Pids => {
+            let max = limits.pids_max.to_string();
+            group.set("pids.max", &max, &max)
+        }
+        Controller::Memory => {
+            let max = limits.memory_bytes_max.to_string();
+            group.set("memory.max", &max, &whole_pages(limits.memory_bytes_max))?;
+            // Absent on kernels without swap; then there is nothing to swap to.
+            if group.has("memory.swap.max") {
+                group.set("memory.swap.max", "0", "0")
+            } else {
+                Ok(())
+            }
+        }
+        Controller::Cpu => match limits.cpu_millis_max {
+            Some(millis) => {
+                let max = format!("{} {PERIOD_US}", quota_us(millis));
+                group.set("cpu.max", &max, &max)
+            }
+            None => Ok(()),
+        },
+    }
+}
+
+fn limit_v1(group: &Place, controller: Controller, limits: &GroupLimits) -> Result<(), SetupError> {
+    match controller {
+        Controller::Pids => {
+            let max = limits.pids_max.to_string();
+            group.set("pids.max", &max, &max)
+        }
+        Controller::Memory => {
+            let max = limits.memory_bytes_max.to_string();
+            let kept = whole_pages(limits.memory_bytes_max);
+            group.set("memory.limit_in_bytes", &max, &kept)?;
+            // Memory and swap together; absent on kernels without swap accounting.
+            let both = "memory.memsw.limit_in_bytes";
+            if group.has(both) { group.set(both, &max, &kept) } else { Ok(()) }
+        }
+        Controller::Cpu => match limits.cpu_millis_max {
+            Some(millis) => {
+                let (period, quota) = (PERIOD_US.to_string(), quota_us(millis).to_string());
+                group.set("cpu.cfs_period_us", &period, &period)?;
+                group.set("cpu.cfs_quota_us", &quota, &quota)
+            }
+            None => Ok(()),
+        },
+    }
+}
+
+/// The kernel rounds memory limits down to whole pages.
+fn whole_pages(bytes: u64) -> String {
+    let page = rustix::param::page_size() as u64;
+    (bytes / page * page).to_string()
+}
+
+fn quota_us(millis: u32) -> u64 {
+    u64::from(millis) * PERIOD_US / 1000
+}
