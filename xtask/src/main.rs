@@ -1,3 +1,48 @@
-//! placeholder
+//! `cargo xtask demo | test | bench | vm`: everything that is done with the checkout, each with
+//! the set-up it needs.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod demo;
+mod failure;
+mod program;
+mod setup;
+mod tally;
+mod test;
+mod test_fs;
+mod tree;
+mod vm;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Shows, tests and measures hangar")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Builds hangar and runs the main job: examples/content-studio
+    Demo,
+    /// Formatting, lints, every test, and the virtual machines
+    Test,
+    /// Boots hangar on other kernels
+    Vm(vm::Arguments),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
+        Task::Demo => demo::demo(),
+        Task::Test => test::test(),
+        Task::Vm(arguments) => vm::vm(&arguments),
+    };
+    match done {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{}", failure.chain());
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Installs what is missing, and nothing else.
+//!
+//! Each need is tested by using it. Only a need whose test fails is installed, as Debian packages
+//! by name: installing what is there already could replace it (Debian's npm conflicts with the
+//! nodejs packages of others).
+
+use crate::failure::Failure;
+use crate::program::{run, succeeds};
+use std::process::Command;
+
+/// A thing that has to work, and the packages that bring it.
+struct Need {
+    /// Ends with status 0 when the thing works; run by `sh -c`.
+    test: &'static str,
+    packages: &'static [&'static str],
+}
+
+const fn need(test: &'static str, packages: &'static [&'static str]) -> Need {
+    Need { test, packages }
+}
+
+/// What the toolchain `host` of sessions consists of.
+const TOOLCHAIN: &[Need] = &[
+    need("/usr/bin/python3 -c 'import venv, ensurepip'", &["python3", "python3-venv"]),
+    need("/usr/bin/node --version", &["nodejs"]),
+    need("/usr/bin/npm --version", &["npm"]),
+    need("test -s /etc/ssl/certs/ca-certificates.crt", &["ca-certificates"]),
+];
+
+/// What the tests run inside sessions.
+const INSIDE: &[Need] = &[
+    need("/usr/bin/git --version", &["git"]),
+    need("echo '#include <stdlib.h>' | /usr/bin/gcc -E -", &["gcc", "libc6-dev"]),
+    need("/usr/bin/tmux -V", &["tmux"]),
+];
+
+/// The file system that test state lies on.
+const FILE_SYSTEM: &[Need] =
+    &[need("mkfs.ext4 -V", &["e2fsprogs"]), need("mount --version", &["mount"])];
+
+/// What hangar is compared with.
+const PEERS: &[Need] = &[need("bwrap --version", &["bubblewrap"])];
+
+/// What a virtual machine is made of.
+const MACHINE: &[Need] = &[
+    need("qemu-system-x86_64 --version", &["qemu-system-x86"]),
+    need("test -x /bin/busybox && ! ldd /bin/busybox", &["busybox-static"]),
+    need("cpio --version", &["cpio"]),
+    need("modprobe --version && depmod --version", &["kmod"]),
+    need("xz --version", &["xz-utils"]),
+    need("mmdebstrap --version", &["mmdebstrap"]),
+];
+
+/// For whom something is set up.
+#[derive(Clone, Copy)]
+pub enum For {
+    /// A run of hangar.
+    Demo,
+    /// The whole test.
+    Test,
+    /// Only the virtual machines.
+    Vm,
+    /// The benchmarks.
+    Bench,
+}
+
+/// Installs what is missing.
+///
+/// # Errors
+/// When apt fails, or something still does not work after its packages were installed.
+pub fn set_up(purpose: For) -> Result<(), Failure> {
+    let needs: &[&[Need]] = match purpose {
+        For::Demo => &[TOOLCHAIN],
+        For::Test => &[TOOLCHAIN, INSIDE, FILE_SYSTEM, PEERS, MACHINE],
+        For::Vm => &[FILE_SYSTEM, MACHINE],
+        For::Bench => &[TOOLCHAIN, FILE_SYSTEM, PEERS],
+    };
+    let missing: Vec<&Need> = needs.iter().copied().flatten().filter(|need| !met(need)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages).copied().collect();
+    println!("installing {}", packages.join(" "));
+    run(apt_get().args(["update", "-qq"]))?;
+    run(apt_get().args(["install", "-qq", "--no-install-recommends"]).args(&packages))?;
+    match missing.into_iter().find(|need| !met(need)) {
+        None => Ok(()),
+        Some(need) => Err(Failure::new(format!(
+            "'{}' still fails with {} installed",
+            need.test,
+            need.packages.join(" ")
+        ))),
+    }
+}
+
+fn met(need: &Need) -> bool {
+    succeeds(Command::new("sh").args(["-c", need.test]))
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive").arg("-y");
+    command
+}
