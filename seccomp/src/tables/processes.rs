@@ -77,7 +77,7 @@ pub const PROCESSES: Topic = Topic {
         allow(322, "execveat", "programs by descriptor"),
         allow(324, "membarrier", "locks"),
         allow(334, "rseq", "per-CPU data of the C library"),
-        allow(335, "uretprobe", "return trampoline when the host traces user programs"),
+        allow(335, "uretprobe", "trampoline of host tracing; newer kernels ask no filter about it"),
         allow(336, "uprobe", "as uretprobe"),
         allow(434, "pidfd_open", "processes"),
         enosys(435, "clone3", "its flags are in memory, out of a filter's reach; clone remains"),
