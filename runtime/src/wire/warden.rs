@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
-/// A job of the worker, named by the API.
+/// A job of the worker, named by the API; unused so far on this connection. When the connection
+/// ends, its jobs are cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobId(pub u64);
 
@@ -44,7 +45,16 @@ pub enum Request {
         /// The number, 1 to 31. SIGKILL goes through the command's cgroup and misses nobody.
         signal: i32,
     },
-    /// Ends a session's isolation; working directory and home stay.
+    /// The descriptors of a command again, for an API that was started anew. The command can have
+    /// ended and the session can have stopped; the descriptors are those of [`Answer::Started`].
+    Attach {
+        /// The session.
+        session: SessionId,
+        /// The command.
+        command: CommandId,
+    },
+    /// Ends a session's isolation; working directory and home stay. Answered when no process,
+    /// mount or cgroup is left, after the events that tell so.
     Stop {
         /// The session.
         session: SessionId,
@@ -100,7 +110,7 @@ pub enum Request {
 pub struct Exec {
     /// The session, running.
     pub session: SessionId,
-    /// Chosen by the API, unused so far in this session's isolation.
+    /// Chosen by the API, unused so far in this session, earlier isolations of it included.
     pub command: CommandId,
     /// What is run.
     pub program: Program,
@@ -230,16 +240,15 @@ pub enum Answer {
     },
     /// To [`Request::Launch`]: the session runs and its proof was checked.
     Launched(Box<ProofRecord>),
-    /// To [`Request::Exec`]. Two descriptors come along: the output record, readable, and an
-    /// eventfd that is written whenever the record grew. The command ends by
-    /// [`Event::CommandEnded`].
+    /// To [`Request::Exec`] and [`Request::Attach`]. Two descriptors come along: the output record,
+    /// readable, and a non-blocking eventfd that is written whenever the record grew. The command
+    /// ends by [`Event::CommandEnded`].
     Started,
     /// To [`Request::ReadRecord`].
     Record(Vec<u8>),
     /// To [`Request::ViewWorkspace`]. One descriptor comes along: the root of the view.
     View,
-    /// To [`Request::Sessions`]. The descriptors of [`Answer::Started`] come along for each
-    /// command, in order, as far as [`super::FDS_MAX`] allows; the rest by `Reattach`.
+    /// To [`Request::Sessions`]. Descriptors of commands come by [`Request::Attach`].
     Sessions(Vec<RunningSession>),
     /// To [`Request::Proof`].
     Proof(Box<ProofRecord>),
@@ -252,7 +261,13 @@ pub struct RunningSession {
     pub session: SessionId,
     /// Its commands that have not ended.
     pub commands: Vec<CommandId>,
+    /// Its commands that ended in this isolation, the last [`ENDED_MAX`] of them: an API that
+    /// crashed can have lost the events.
+    pub ended: Vec<(CommandId, CommandEnd)>,
 }
+
+/// How many ended commands of a session [`Request::Sessions`] tells.
+pub const ENDED_MAX: usize = 256;
 
 /// Why a request was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
