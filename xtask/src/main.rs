@@ -2,6 +2,7 @@
 //! the set-up it needs.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod demo;
 mod failure;
 mod program;
@@ -28,6 +29,8 @@ enum Task {
     Demo,
     /// Formatting, lints, every test, and the virtual machines
     Test,
+    /// Measures hangar beside its peers
+    Bench(bench::Arguments),
     /// Boots hangar on other kernels
     Vm(vm::Arguments),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Demo => demo::demo(),
         Task::Test => test::test(),
+        Task::Bench(arguments) => bench::bench(&arguments),
         Task::Vm(arguments) => vm::vm(&arguments),
     };
     match done {
