@@ -1,1 +1,121 @@
-//! placeholder
+//! PID 1 of a session: confines itself, proves it, then starts and records commands.
+
+pub mod command;
+mod copy_tree;
+pub mod devices;
+pub mod landlock;
+pub mod locks;
+pub mod network;
+pub mod privileges;
+pub mod proc;
+pub mod root;
+mod running;
+pub mod seccomp;
+mod serve;
+
+pub use command::CommandSetup;
+
+use crate::error::SetupError;
+use crate::proof::{self, LandlockFacts};
+use crate::steps::{Action, Step};
+use crate::wire::init::{CONTROL_FD, Order, Report, Setup};
+use crate::wire::{self, WireError};
+use running::Common;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What init's steps work on.
+#[derive(Debug)]
+pub struct Confinement {
+    pub(crate) setup: Setup,
+    /// The views of the plan, one for each of `setup.mounts`, until they are attached.
+    pub(crate) views: Vec<OwnedFd>,
+    /// The tmpfs that becomes the root, until `pivot-root`.
+    pub(crate) root: Option<OwnedFd>,
+    /// A `/proc` of this session that no mask covers.
+    pub(crate) proc: Option<OwnedFd>,
+    pub(crate) listener: Option<TcpListener>,
+    pub(crate) landlock: LandlockFacts,
+}
+
+/// Runs init: the shipped program passes [`crate::steps::LAUNCH`].
+///
+/// It does not return while the session lives; when it returns, the session ends with it.
+///
+/// # Errors
+/// Only when the warden cannot even be told what went wrong.
+pub fn run(steps: &[Step], control: OwnedFd) -> Result<(), WireError> {
+    let common = match confine(steps, control.as_fd()) {
+        Ok(common) => common,
+        Err(Failure::Setup(error)) => {
+            let cause = match &error.cause {
+                crate::error::Cause::Errno(errno) => format!("{}: {errno}", error.call),
+                _ => error.to_string(),
+            };
+            let report = Report::Failed { step: error.step.to_owned(), cause };
+            return wire::send(&control, &report, &[]);
+        }
+        Err(Failure::Wire(error)) => return Err(error),
+    };
+    serve::serve(&common, control)
+}
+
+enum Failure {
+    Setup(SetupError),
+    Wire(WireError),
+}
+
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        Self::Setup(error)
+    }
+}
+
+impl From<WireError> for Failure {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+fn confine<'a>(steps: &'a [Step], control: BorrowedFd<'_>) -> Result<Common<'a>, Failure> {
+    let (order, views) = wire::receive::<Order>(control)?;
+    let Order::Setup(setup) = order else {
+        return Err(SetupError::other("receive-setup", "the first order", "is not a setup").into());
+    };
+    if views.len() != setup.mounts.len() {
+        return Err(SetupError::mismatch(
+            "receive-setup",
+            "the number of mounts",
+            setup.mounts.len(),
+            views.len(),
+        )
+        .into());
+    }
+    let common = Common { steps, limits: setup.limits, filters: setup.filters.command.clone() };
+    let mut confinement = Confinement {
+        landlock: LandlockFacts::none(setup.landlock_abi),
+        setup: *setup,
+        views,
+        root: None,
+        proc: None,
+        listener: None,
+    };
+    for step in steps {
+        if let Action::Init(action) = step.action {
+            action(&mut confinement)?;
+        }
+    }
+    let record = proof::observe_self(confinement.landlock)?;
+    let listener = confinement.listener.take();
+    let fds: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
+    wire::send(control, &Report::Ready(Box::new(record)), &fds)?;
+    Ok(common)
+}
+
+/// The connection to the warden, which stage one put at a fixed number.
+///
+/// # Errors
+/// When the program was not started by the warden.
+pub fn control_socket() -> Result<OwnedFd, rustix::io::Errno> {
+    hangar_runtime_sys::adopt_descriptor(CONTROL_FD)
+}

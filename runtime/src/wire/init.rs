@@ -32,13 +32,31 @@ pub enum Order {
 pub struct Setup {
     /// The mounts, in the order they are attached; one descriptor each.
     pub mounts: Vec<Mount>,
+    /// Symbolic links of the root: name and target, such as `bin` to `usr/bin`.
+    pub links: Vec<(String, String)>,
     /// Decides whether loopback is brought up and a listener is made.
     pub network: Network,
     /// For the limits init sets itself: rlimits and the sizes of tmpfs.
     pub limits: Limits,
+    /// The first id of hangar's range; init maps the owner of frozen trees into the session.
+    pub range_base: u32,
     /// The Landlock ABI of this kernel; init refuses to go on where it finds another.
     pub landlock_abi: u32,
+    /// The system call filters, compiled once by the warden.
+    pub filters: Filters,
 }
+
+/// System call filters in the order they are installed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filters {
+    /// For init; every command inherits them.
+    pub init: Vec<Vec<Instruction>>,
+    /// For each command, on top of those of init.
+    pub command: Vec<Vec<Instruction>>,
+}
+
+/// One instruction of classic BPF: code, jump if true, jump if false, operand.
+pub type Instruction = (u16, u8, u8, u32);
 
 /// A detached mount and where it goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,11 @@
 //! The proof record: what a session is, as init reports it and as the warden sees it from outside.
 
+mod check;
+mod observe;
+
+pub use check::check;
+pub use observe::{NAMESPACES, observe, observe_self};
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,0 +1,147 @@
+//! The child in its namespaces, cgroups and id map.
+
+use super::{Child, Launch, StageOne, stage_one};
+use crate::error::{AtStep, SetupError};
+use crate::ids::{Block, Range, SESSION_IDS, SOURCE_UID_INSIDE, STORE_UID_INSIDE};
+use crate::proof::IdMapLine;
+use hangar_runtime_sys::{Clone, Forked, clone3};
+use rustix::fs::{Mode, OFlags, openat};
+use std::os::fd::AsFd;
+
+/// Adds a user namespace to what the child gets.
+///
+/// # Errors
+/// Never; the flag takes effect in [`clone_stage_one`].
+pub fn user(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+    launch.namespaces |= libc::CLONE_NEWUSER as u64;
+    Ok(())
+}
+
+/// Adds a mount namespace.
+///
+/// # Errors
+/// Never; the flag takes effect in [`clone_stage_one`].
+pub fn mount(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+    launch.namespaces |= libc::CLONE_NEWNS as u64;
+    Ok(())
+}
+
+/// Adds a pid namespace.
+///
+/// # Errors
+/// Never; the flag takes effect in [`clone_stage_one`].
+pub fn pid(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+    launch.namespaces |= libc::CLONE_NEWPID as u64;
+    Ok(())
+}
+
+/// Adds a network namespace.
+///
+/// # Errors
+/// Never; the flag takes effect in [`clone_stage_one`].
+pub fn network(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+    launch.namespaces |= libc::CLONE_NEWNET as u64;
+    Ok(())
+}
+
+/// Adds an IPC namespace.
+///
+/// # Errors
+/// Never; the flag takes effect in [`clone_stage_one`].
+pub fn ipc(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+    launch.namespaces |= libc::CLONE_NEWIPC as u64;
+    Ok(())
+}
+
+/// Adds a UTS namespace.
+///
+/// # Errors
+/// Never; the flag takes effect in [`clone_stage_one`].
+pub fn uts(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+    launch.namespaces |= libc::CLONE_NEWUTS as u64;
+    Ok(())
+}
+
+/// Clones the child into its namespaces and, in the v2 hierarchy, into the session's cgroup.
+///
+/// The cgroup namespace is not among them: it takes its root from where the process is when it
+/// is made, and v1 hierarchies can only be joined after the clone. The child makes it later.
+///
+/// # Errors
+/// `ENOSPC` when a limit on namespaces is reached, `EAGAIN` for processes.
+pub fn clone_stage_one(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+    let name = "clone-stage-one";
+    let child_end = launch
+        .child_end
+        .take()
+        .ok_or_else(|| SetupError::other(name, "the child's socket", "it was taken before"))?;
+    let clone =
+        Clone { namespaces: launch.namespaces, cgroup: Some(launch.request.placement.directory) };
+    match clone3(&clone).at(name, || format!("clone3({:#x}, into cgroup)", clone.namespaces))? {
+        Forked::Child => stage_one::run(
+            launch.request.steps,
+            &StageOne {
+                control: child_end.as_fd(),
+                image: launch.request.init_image,
+                arguments: launch.request.init_arguments,
+            },
+        ),
+        Forked::Parent { pid, pidfd } => {
+            launch.child = Some(Child { pid, pidfd: Some(pidfd) });
+            Ok(())
+        }
+    }
+}
+
+/// Moves the child into the session's cgroups of the v1 hierarchies, where there are any.
+///
+/// # Errors
+/// `EBUSY`, `EACCES`: what writing `cgroup.procs` says.
+pub fn join_cgroups(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+    let pid = launch.child()?.pid.to_string();
+    for procs in &launch.request.placement.v1_procs {
+        rustix::io::write(procs, pid.as_bytes())
+            .at("join-cgroups", || format!("write(cgroup.procs of v1, {pid})"))?;
+    }
+    Ok(())
+}
+
+/// The id map of a session as the host writes it.
+///
+/// Beside the session's own ids it names the owner of the frozen trees and of the source, so that
+/// the same user namespace serves as the id map of the read-only mounts. Inside the session no
+/// process can become either: the inner namespace does not map the source's owner at all, and
+/// nobody there runs as the store's.
+#[must_use]
+pub fn outer_map(range: Range, block: Block) -> [IdMapLine; 3] {
+    [
+        IdMapLine { inside: 0, outside: block.base, count: SESSION_IDS },
+        IdMapLine { inside: range.store(), outside: block.base + STORE_UID_INSIDE, count: 1 },
+        IdMapLine { inside: range.api(), outside: block.base + SOURCE_UID_INSIDE, count: 1 },
+    ]
+}
+
+/// Writes the child's id maps and lets it go on.
+///
+/// # Errors
+/// `EPERM` without CAP_SETUID over the host's ids.
+pub fn map_ids(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+    let name = "map-ids";
+    let child = launch.child()?;
+    let proc = super::open_proc(child.pid)?;
+    let map = outer_map(launch.request.range, launch.request.block)
+        .map(|line| format!("{} {} {}\n", line.inside, line.outside, line.count));
+    let map = map.concat();
+    for file in ["uid_map", "gid_map"] {
+        let fd = openat(&proc, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+            .at(name, || format!("open({file})"))?;
+        rustix::io::write(&fd, map.as_bytes()).at(name, || format!("write({file}, {map:?})"))?;
+    }
+    launch.user_namespace = Some(
+        openat(&proc, "ns/user", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .at(name, || "open(ns/user)")?,
+    );
+    rustix::net::send(&launch.control, stage_one::GO, rustix::net::SendFlags::NOSIGNAL)
+        .at(name, || "send(go)")?;
+    Ok(())
+}
