@@ -99,6 +99,6 @@ fn met(need: &Need) -> bool {
 
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive").arg("-y");
+    command.env("DEBIAN_FRONTEND", "noninteractive").args(["-y", "-oDpkg::Use-Pty=0"]);
     command
 }

@@ -56,14 +56,14 @@ impl Warden {
     pub fn call(&mut self, request: Request) -> Result<Answer, Failure> {
         self.calls += 1;
         let id = RequestId(self.calls);
-        let told = format!("{request:?}");
-        wire::send(&self.socket, &Call { id, request }, &[]).step(|| told.clone())?;
+        let call = Call { id, request };
+        let told = || format!("{:?}", call.request);
+        wire::send(&self.socket, &call, &[]).step(told)?;
         loop {
-            let (message, _descriptors) =
-                wire::receive::<Message>(&self.socket).step(|| told.clone())?;
+            let (message, _descriptors) = wire::receive::<Message>(&self.socket).step(told)?;
             match message {
                 Message::Reply { id: replied, result } if replied == id => {
-                    return result.step(|| told);
+                    return result.step(told);
                 }
                 Message::Reply { .. } => {}
                 Message::Event(event) => self.events.push(event),
