@@ -1,0 +1,300 @@
+//! What the worker is asked and what it answers: JSON in datagrams on descriptor 3.
+//!
+//! The first datagram to the worker holds the options of its verb. The worker answers with any
+//! number of datagrams [`PROGRESS`] and then one that is [`DONE`] (with the outcome of the verb)
+//! or [`REFUSED`] (with a [`Refusal`]): one byte, then JSON.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// First byte of a datagram that holds a [`Progress`].
+pub const PROGRESS: u8 = b'P';
+/// First byte of the datagram that ends a job that succeeded.
+pub const DONE: u8 = b'D';
+/// First byte of the datagram that ends a job that did not; it holds a [`Refusal`].
+pub const REFUSED: u8 = b'R';
+/// The longest datagram to and from the worker.
+pub const DATAGRAM_BYTES_MAX: usize = 64 << 10;
+
+/// How large a tree can be. A tree beyond a limit is refused, never cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The sum of the sizes of all files; holes count.
+    pub bytes_max: u64,
+    /// The size of one file; holes count.
+    pub file_bytes_max: u64,
+    /// The number of files, directories and links; in an archive, of members.
+    pub entries_max: u64,
+    /// The number of names in one path.
+    pub depth_max: u32,
+    /// The length of one path, relative to the root. Above 4095 the kernel takes none.
+    pub path_bytes_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes_max: 16 << 30,
+            file_bytes_max: 4 << 30,
+            entries_max: 1_000_000,
+            depth_max: 256,
+            path_bytes_max: 3072,
+        }
+    }
+}
+
+/// Options of `import`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ImportOptions {
+    /// What becomes of a directory that wraps everything.
+    pub wrapper: Wrapper,
+    /// How large the imported tree can be.
+    pub limits: Limits,
+    /// How many times larger than the upload the unpacked stream can be. It is looked at once
+    /// 64 MiB are unpacked, so that a small project full of zeros is not taken for a bomb.
+    pub ratio_max: u32,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        Self { wrapper: Wrapper::default(), limits: Limits::default(), ratio_max: 250 }
+    }
+}
+
+/// What becomes of a single directory that wraps everything in an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wrapper {
+    /// Its content becomes the root.
+    #[default]
+    Strip,
+    /// It stays a directory below the root.
+    Keep,
+}
+
+/// Outcome of `import`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportOutcome {
+    /// Files, symlinks and hard links that landed. Directories are not counted.
+    pub written: u64,
+    /// Members that were dropped; the rest of the archive landed.
+    pub skipped: u64,
+    /// Why, and how many for each reason.
+    pub skipped_reasons: BTreeMap<SkipReason, u64>,
+    /// The first few members that were dropped.
+    pub skipped_examples: Vec<Skipped>,
+    /// Regular files in the tree afterwards, those that were there before included.
+    pub count: u64,
+    /// The sum of their sizes.
+    pub bytes: u64,
+    /// The wrapping directory whose content became the root.
+    pub wrapper_stripped: Option<String>,
+}
+
+/// A member that was dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Its name in the archive, printable.
+    pub name: String,
+    /// Why it was dropped.
+    pub reason: SkipReason,
+}
+
+/// Why a member was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    /// The name begins with `/`.
+    AbsolutePath,
+    /// The name has a `..`.
+    ParentInPath,
+    /// The name or the target of the link is empty or has a NUL.
+    BadName,
+    /// The name leads through a symlink.
+    ThroughSymlink,
+    /// The symlink is absolute.
+    AbsoluteLink,
+    /// The link leads out of the root.
+    LinkOutside,
+    /// The hard link names no file that came before it.
+    LinkWithoutFile,
+    /// A character or block device.
+    Device,
+    /// A named pipe.
+    Fifo,
+    /// A kind of member that is none of a project's.
+    UnknownType,
+    /// `__MACOSX`, `.DS_Store`, AppleDouble side files, `pax_global_header`.
+    ArchiverMetadata,
+}
+
+/// Options of `freeze`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FreezeOptions {
+    /// Frozen trees below the store, such as `2/tree`; their manifest lies beside them. Unchanged
+    /// files are linked from the first one that has them.
+    pub references: Vec<String>,
+    /// The names directly below the root that are frozen; everything when absent.
+    pub entries: Option<Vec<String>>,
+    /// How large the tree can be.
+    pub limits: Limits,
+}
+
+/// Outcome of `freeze`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreezeOutcome {
+    /// Of the manifest: 64 lower-case hexadecimal digits.
+    pub root_digest: String,
+    /// Regular files, by path.
+    pub files: u64,
+    /// Directories, the root included.
+    pub directories: u64,
+    /// Symlinks.
+    pub symlinks: u64,
+    /// The sum of the sizes of all files, by path.
+    pub bytes: u64,
+    /// Files that were linked from a reference instead of copied.
+    pub linked_files: u64,
+    /// The sum of their sizes.
+    pub linked_bytes: u64,
+    /// References that could not be used, with the reason; their files were copied.
+    pub unusable_references: BTreeMap<String, String>,
+}
+
+/// Options of `verify`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VerifyOptions {}
+
+/// Outcome of `verify`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifyOutcome {
+    /// Of the manifest, which agrees with itself: 64 lower-case hexadecimal digits.
+    pub root_digest: String,
+    /// Regular files that were read.
+    pub files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// All differences; 0 means that the tree is what was frozen.
+    pub mismatch_count: u64,
+    /// The first [`MISMATCHES_MAX`] of them by path.
+    pub mismatches: Vec<Mismatch>,
+}
+
+/// The most mismatches a [`VerifyOutcome`] lists.
+pub const MISMATCHES_MAX: usize = 64;
+
+/// One difference between a frozen tree and its manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mismatch {
+    /// Relative to the root, printable; `.` is the root.
+    pub path: String,
+    /// What differs.
+    pub what: Difference,
+}
+
+/// What differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Difference {
+    /// The bytes of a file.
+    Content,
+    /// In the manifest and not in the tree.
+    Missing,
+    /// In the tree and not in the manifest.
+    Extra,
+    /// A file, directory or link became another of these, or something else.
+    Type,
+    /// The mode.
+    Mode,
+    /// The time of last modification.
+    Mtime,
+    /// What a symlink points to.
+    LinkTarget,
+    /// It could not be read.
+    Unreadable,
+}
+
+/// Options of `remove`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RemoveOptions {}
+
+/// Outcome of `remove`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoveOutcome {
+    /// What was removed: files, links and directories.
+    pub entries: u64,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Files, directories and links so far.
+    pub entries: u64,
+    /// Bytes of files so far.
+    pub bytes: u64,
+}
+
+/// Why a job was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// For programs.
+    pub code: RefusalCode,
+    /// One sentence for the client. It names the member or file and the cause, and no path of the
+    /// host.
+    pub message: String,
+    /// The chain of causes for the log; empty when the message says it all.
+    #[serde(default)]
+    pub detail: String,
+    /// The limit that was passed, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+}
+
+/// The kinds of refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalCode {
+    /// The options do not decode, or name what cannot be named.
+    InvalidOptions,
+    /// The upload is a format that is not read.
+    UnsupportedFormat,
+    /// The upload is no archive, or a damaged one.
+    CorruptArchive,
+    /// The upload ends too early.
+    TruncatedArchive,
+    /// A member can be read in two ways.
+    AmbiguousArchive,
+    /// A name is a file and a directory.
+    NameConflict,
+    /// A file is larger than [`Limits::file_bytes_max`].
+    FileTooLarge,
+    /// The tree is larger than [`Limits::bytes_max`].
+    TreeTooLarge,
+    /// There are more entries than [`Limits::entries_max`].
+    TooManyEntries,
+    /// A path is longer than [`Limits::path_bytes_max`].
+    PathTooLong,
+    /// A path has more names than [`Limits::depth_max`].
+    PathTooDeep,
+    /// The upload unpacks to more than [`ImportOptions::ratio_max`] times its size.
+    RatioTooHigh,
+    /// The tree holds something that is not a file, a directory or a symlink.
+    SpecialFile,
+    /// The tree holds a mount.
+    MountInTree,
+    /// A file changed while it was read.
+    ChangedWhileRead,
+    /// The manifest is damaged.
+    CorruptManifest,
+    /// The disk is full.
+    DiskFull,
+    /// There is nothing of that name.
+    NotFound,
+    /// A system call failed.
+    Failed,
+}
