@@ -276,6 +276,7 @@ impl<F: AsFd> RecordReader<F> {
     ///
     /// # Errors
     /// When the file cannot be read or is no record.
+    #[expect(clippy::should_implement_trait, reason = "a reader can go on after `Pending`")]
     pub fn next(&mut self) -> Result<Next, RecordError> {
         loop {
             let header = Header::read(&self.file)?;

@@ -6,6 +6,7 @@
 
 use crate::error::SetupError;
 use crate::init::{CommandSetup, Confinement};
+use crate::launch::namespaces::Cloning;
 use crate::launch::{Launch, StageOne};
 use crate::{init, launch};
 use std::fmt::Write as _;
@@ -26,6 +27,8 @@ pub struct Step {
 /// What a step does, by the process that does it.
 #[derive(Clone, Copy)]
 pub enum Action {
+    /// The warden, outside, before it is known what the session is for.
+    Clone(fn(&mut Cloning<'_>) -> Result<(), SetupError>),
     /// The warden, outside.
     Warden(fn(&mut Launch<'_>) -> Result<(), SetupError>),
     /// The warden's child, inside the new namespaces, before it becomes init.
@@ -47,7 +50,7 @@ impl Action {
     #[must_use]
     pub fn side(self) -> &'static str {
         match self {
-            Self::Warden(_) => "warden",
+            Self::Clone(_) | Self::Warden(_) => "warden",
             Self::StageOne(_) => "stage one",
             Self::Init(_) => "init",
             Self::Command(_) => "command",
@@ -74,21 +77,21 @@ macro_rules! steps {
 
 /// The launch, in order. The warden's steps from `open-views` on run beside those of stage one.
 pub const LAUNCH: &[Step] = steps! {
-    Warden "new-user-namespace", "5.3", launch::namespaces::user:
+    Clone "new-user-namespace", "5.3", launch::namespaces::user:
         "root of the session being root of the host (V1, V10)";
-    Warden "new-mount-namespace", "5.3", launch::namespaces::mount:
+    Clone "new-mount-namespace", "5.3", launch::namespaces::mount:
         "mounts of the session appearing on the host (P017)";
-    Warden "new-pid-namespace", "5.3", launch::namespaces::pid:
+    Clone "new-pid-namespace", "5.3", launch::namespaces::pid:
         "seeing, signalling and tracing processes of others (P034, P053)";
-    Warden "new-network-namespace", "5.3", launch::namespaces::network:
+    Clone "new-network-namespace", "5.3", launch::namespaces::network:
         "abstract sockets and services of the host and of other sessions (P048, P060)";
-    Warden "new-ipc-namespace", "5.3", launch::namespaces::ipc:
+    Clone "new-ipc-namespace", "5.3", launch::namespaces::ipc:
         "shared memory, semaphores and queues of others (P057)";
-    Warden "new-uts-namespace", "5.3", launch::namespaces::uts:
+    Clone "new-uts-namespace", "5.3", launch::namespaces::uts:
         "reading or changing the name of the host";
-    Warden "clone-stage-one", "5.7", launch::namespaces::clone_stage_one:
+    Clone "clone-stage-one", "5.7", launch::namespaces::clone_stage_one:
         "a process of the session outside its cgroup: v2 limits hold from the first instruction";
-    Warden "join-cgroups", "2.6.24", launch::namespaces::join_cgroups:
+    Clone "join-cgroups", "2.6.24", launch::namespaces::join_cgroups:
         "a session without limits where the controllers are on v1 (P074, P075, P078)";
     Warden "map-ids", "3.8", launch::namespaces::map_ids:
         "two sessions sharing a uid (P055, P058)";

@@ -168,7 +168,7 @@ fn lower(name: &'static str, resource: Resource, value: u64) -> Result<(), Setup
     let before = getrlimit(resource);
     let capped = |limit: Option<u64>| Some(limit.map_or(value, |limit| limit.min(value)));
     let wanted = Rlimit { current: capped(before.maximum), maximum: capped(before.maximum) };
-    setrlimit(resource, wanted.clone()).at(name, || format!("setrlimit({resource:?}, {value})"))?;
+    setrlimit(resource, wanted).at(name, || format!("setrlimit({resource:?}, {value})"))?;
     let found = getrlimit(resource);
     if found == wanted {
         return Ok(());

@@ -82,40 +82,30 @@ pub fn drop_capabilities(_: &mut Confinement) -> Result<(), SetupError> {
 }
 
 /// Sets the capability sets of this process: effective and permitted as given, inheritable and
-/// ambient empty; reads all four back.
+/// ambient empty; reads them back. The kernel keeps the ambient set within the inheritable one.
 pub(crate) fn set_exactly(name: &'static str, wanted: &CapsHashSet) -> Result<(), SetupError> {
-    let empty = CapsHashSet::new();
-    let sets = [
-        (CapSet::Ambient, &empty),
-        (CapSet::Effective, wanted),
-        (CapSet::Permitted, wanted),
-        (CapSet::Inheritable, &empty),
-    ];
-    for (set, value) in sets {
-        caps::set(None, set, value)
-            .map_err(|error| SetupError::other(name, format!("capset({set:?})"), error))?;
+    let failed = |set: CapSet| move |error| SetupError::other(name, format!("{set:?} set"), error);
+    caps::clear(None, CapSet::Ambient).map_err(failed(CapSet::Ambient))?;
+    caps::set(None, CapSet::Effective, wanted).map_err(failed(CapSet::Effective))?;
+    caps::set(None, CapSet::Permitted, wanted).map_err(failed(CapSet::Permitted))?;
+    caps::clear(None, CapSet::Inheritable).map_err(failed(CapSet::Inheritable))?;
+    let mask = wanted.iter().map(Capability::bitmask).sum::<u64>();
+    let found = rustix::thread::capabilities(None).at(name, || "capget()")?;
+    let found = (found.effective.bits(), found.permitted.bits(), found.inheritable.bits());
+    if found == (mask, mask, 0) {
+        return Ok(());
     }
-    for (set, value) in sets {
-        let found = read(name, set)?;
-        if &found != value {
-            return Err(SetupError::mismatch(
-                name,
-                format!("the {set:?} set"),
-                format!("{value:?}"),
-                format!("{found:?}"),
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn read(name: &'static str, set: CapSet) -> Result<CapsHashSet, SetupError> {
-    caps::read(None, set)
-        .map_err(|error| SetupError::other(name, format!("reading the {set:?} set"), error))
+    Err(SetupError::mismatch(
+        name,
+        "the effective, permitted and inheritable sets",
+        format!("{:#x?}", (mask, mask, 0)),
+        format!("{found:#x?}"),
+    ))
 }
 
 pub(crate) fn expect_empty(name: &'static str, set: CapSet) -> Result<(), SetupError> {
-    let found = read(name, set)?;
+    let found = caps::read(None, set)
+        .map_err(|error| SetupError::other(name, format!("reading the {set:?} set"), error))?;
     if found.is_empty() {
         return Ok(());
     }

@@ -5,6 +5,7 @@ pub mod stage_one;
 pub mod toolchain;
 pub mod views;
 
+use namespaces::Cloning;
 pub use stage_one::StageOne;
 
 use crate::error::{AtStep, SetupError};
@@ -66,12 +67,21 @@ pub struct Request<'a> {
     pub trees: Trees,
     /// Its cgroups.
     pub placement: Placement<'a>,
+    /// A child that was parked in that placement; without one it is cloned now.
+    pub parked: Option<Parked>,
     /// The program of init, sealed.
     pub init_image: BorrowedFd<'a>,
     /// Arguments of init after its name; shipped programs pass none.
     pub init_arguments: &'a [String],
     /// The steps, [`crate::steps::LAUNCH`] in shipped programs.
     pub steps: &'a [Step],
+}
+
+/// A child in new namespaces and in its cgroups that waits for a plan.
+#[derive(Debug)]
+pub struct Parked {
+    child: Child,
+    control: OwnedFd,
 }
 
 /// A session that runs.
@@ -119,22 +129,56 @@ impl Launcher {
         Ok(Self { workshop, toolchain, landlock_abi, filters })
     }
 
+    /// Does ahead of time what no plan decides.
+    ///
+    /// # Errors
+    /// As for [`Self::launch`].
+    pub fn park(
+        placement: &Placement<'_>,
+        init_image: BorrowedFd<'_>,
+        init_arguments: &[String],
+        steps: &[Step],
+    ) -> Result<Parked, SetupError> {
+        let (control, child_end) =
+            wire::pair().map_err(|e| SetupError::other("clone-stage-one", "socketpair()", e))?;
+        let mut cloning = Cloning {
+            placement,
+            init_image,
+            init_arguments,
+            steps,
+            namespaces: 0,
+            child_end: Some(child_end),
+            child: None,
+        };
+        for step in steps {
+            if let Action::Clone(action) = step.action {
+                action(&mut cloning)?;
+            }
+        }
+        Ok(Parked { child: cloning.child.ok_or_else(no_child)?, control })
+    }
+
     /// Launches a session and checks its proof.
     ///
     /// # Errors
     /// Names the step, the call and the cause. Nothing of the session is left then, except its
     /// directories and cgroups, which the caller made.
-    pub fn launch(&mut self, request: Request<'_>) -> Result<Launched, SetupError> {
+    pub fn launch(&mut self, mut request: Request<'_>) -> Result<Launched, SetupError> {
         request.plan.check().map_err(|why| SetupError::other("check-plan", "the plan", why))?;
-        let (control, child_end) =
-            wire::pair().map_err(|e| SetupError::other("clone-stage-one", "socketpair()", e))?;
+        let parked = match request.parked.take() {
+            Some(parked) => parked,
+            None => Self::park(
+                &request.placement,
+                request.init_image,
+                request.init_arguments,
+                request.steps,
+            )?,
+        };
         let mut launch = Launch {
             launcher: self,
             request,
-            namespaces: 0,
-            control,
-            child_end: Some(child_end),
-            child: None,
+            control: parked.control,
+            child: parked.child,
             user_namespace: None,
             views: Vec::new(),
         };
@@ -152,11 +196,8 @@ impl Launcher {
 pub struct Launch<'a> {
     pub(crate) launcher: &'a mut Launcher,
     pub(crate) request: Request<'a>,
-    /// `CLONE_NEW*` of the namespaces the child gets.
-    pub(crate) namespaces: u64,
     pub(crate) control: OwnedFd,
-    pub(crate) child_end: Option<OwnedFd>,
-    pub(crate) child: Option<Child>,
+    pub(crate) child: Child,
     /// The child's user namespace, whose id map the read-only views apply.
     pub(crate) user_namespace: Option<OwnedFd>,
     pub(crate) views: Vec<views::View>,
@@ -179,13 +220,11 @@ impl Drop for Child {
     }
 }
 
-impl Launch<'_> {
-    pub(crate) fn child(&self) -> Result<&Child, SetupError> {
-        self.child.as_ref().ok_or_else(|| {
-            SetupError::other("clone-stage-one", "the child", "the step was left out")
-        })
-    }
+fn no_child() -> SetupError {
+    SetupError::other("clone-stage-one", "the child", "the step was left out")
+}
 
+impl Launch<'_> {
     /// Prefers what the child reported to the error that its death caused here.
     fn told_by_child(&self, error: SetupError) -> SetupError {
         match self.receive(Duration::ZERO) {
@@ -226,14 +265,9 @@ impl Launch<'_> {
             }
         };
         proof::check(&self, &record)?;
-        let mut child = self.child.take().ok_or_else(|| {
-            SetupError::other("clone-stage-one", "the child", "the step was left out")
-        })?;
-        let pidfd = child.pidfd.take().ok_or_else(|| {
-            SetupError::other("clone-stage-one", "the child's descriptor", "it was taken before")
-        })?;
+        let pidfd = self.child.pidfd.take().ok_or_else(no_child)?;
         Ok(Launched {
-            pid: child.pid,
+            pid: self.child.pid,
             pidfd,
             control: self.control.try_clone().at(step, || "dup(control socket)")?,
             listener: fds.pop(),

@@ -1,19 +1,36 @@
 //! The child in its namespaces, cgroups and id map.
 
-use super::{Child, Launch, StageOne, stage_one};
+use super::{Child, Launch, Placement, StageOne, stage_one};
 use crate::error::{AtStep, SetupError};
 use crate::ids::{Block, Range, SESSION_IDS, SOURCE_UID_INSIDE, STORE_UID_INSIDE};
 use crate::proof::IdMapLine;
+use crate::steps::Step;
 use hangar_runtime_sys::{Clone, Forked, clone3};
 use rustix::fs::{Mode, OFlags, openat};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The part of a launch that no plan decides: a child in new namespaces and in its cgroups.
+///
+/// It can be done ahead of time. Joining a v1 hierarchy takes the kernel up to 15 ms after a
+/// second of quiet, so the warden keeps a child or two parked there.
+#[derive(Debug)]
+pub struct Cloning<'a> {
+    pub(crate) placement: &'a Placement<'a>,
+    pub(crate) init_image: BorrowedFd<'a>,
+    pub(crate) init_arguments: &'a [String],
+    pub(crate) steps: &'a [Step],
+    /// `CLONE_NEW*` of the namespaces the child gets.
+    pub(crate) namespaces: u64,
+    pub(crate) child_end: Option<OwnedFd>,
+    pub(crate) child: Option<Child>,
+}
 
 /// Adds a user namespace to what the child gets.
 ///
 /// # Errors
 /// Never; the flag takes effect in [`clone_stage_one`].
-pub fn user(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    launch.namespaces |= libc::CLONE_NEWUSER as u64;
+pub fn user(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
+    cloning.namespaces |= libc::CLONE_NEWUSER as u64;
     Ok(())
 }
 
@@ -21,8 +38,8 @@ pub fn user(launch: &mut Launch<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// Never; the flag takes effect in [`clone_stage_one`].
-pub fn mount(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    launch.namespaces |= libc::CLONE_NEWNS as u64;
+pub fn mount(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
+    cloning.namespaces |= libc::CLONE_NEWNS as u64;
     Ok(())
 }
 
@@ -30,8 +47,8 @@ pub fn mount(launch: &mut Launch<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// Never; the flag takes effect in [`clone_stage_one`].
-pub fn pid(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    launch.namespaces |= libc::CLONE_NEWPID as u64;
+pub fn pid(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
+    cloning.namespaces |= libc::CLONE_NEWPID as u64;
     Ok(())
 }
 
@@ -39,8 +56,8 @@ pub fn pid(launch: &mut Launch<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// Never; the flag takes effect in [`clone_stage_one`].
-pub fn network(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    launch.namespaces |= libc::CLONE_NEWNET as u64;
+pub fn network(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
+    cloning.namespaces |= libc::CLONE_NEWNET as u64;
     Ok(())
 }
 
@@ -48,8 +65,8 @@ pub fn network(launch: &mut Launch<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// Never; the flag takes effect in [`clone_stage_one`].
-pub fn ipc(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    launch.namespaces |= libc::CLONE_NEWIPC as u64;
+pub fn ipc(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
+    cloning.namespaces |= libc::CLONE_NEWIPC as u64;
     Ok(())
 }
 
@@ -57,8 +74,8 @@ pub fn ipc(launch: &mut Launch<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// Never; the flag takes effect in [`clone_stage_one`].
-pub fn uts(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    launch.namespaces |= libc::CLONE_NEWUTS as u64;
+pub fn uts(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
+    cloning.namespaces |= libc::CLONE_NEWUTS as u64;
     Ok(())
 }
 
@@ -69,25 +86,24 @@ pub fn uts(launch: &mut Launch<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// `ENOSPC` when a limit on namespaces is reached, `EAGAIN` for processes.
-pub fn clone_stage_one(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+pub fn clone_stage_one(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
     let name = "clone-stage-one";
-    let child_end = launch
+    let child_end = cloning
         .child_end
         .take()
         .ok_or_else(|| SetupError::other(name, "the child's socket", "it was taken before"))?;
-    let clone =
-        Clone { namespaces: launch.namespaces, cgroup: Some(launch.request.placement.directory) };
+    let clone = Clone { namespaces: cloning.namespaces, cgroup: Some(cloning.placement.directory) };
     match clone3(&clone).at(name, || format!("clone3({:#x}, into cgroup)", clone.namespaces))? {
         Forked::Child => stage_one::run(
-            launch.request.steps,
+            cloning.steps,
             &StageOne {
                 control: child_end.as_fd(),
-                image: launch.request.init_image,
-                arguments: launch.request.init_arguments,
+                image: cloning.init_image,
+                arguments: cloning.init_arguments,
             },
         ),
         Forked::Parent { pid, pidfd } => {
-            launch.child = Some(Child { pid, pidfd: Some(pidfd) });
+            cloning.child = Some(Child { pid, pidfd: Some(pidfd) });
             Ok(())
         }
     }
@@ -97,9 +113,10 @@ pub fn clone_stage_one(launch: &mut Launch<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// `EBUSY`, `EACCES`: what writing `cgroup.procs` says.
-pub fn join_cgroups(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    let pid = launch.child()?.pid.to_string();
-    for procs in &launch.request.placement.v1_procs {
+pub fn join_cgroups(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
+    let child = cloning.child.as_ref().ok_or_else(super::no_child)?;
+    let pid = child.pid.to_string();
+    for procs in &cloning.placement.v1_procs {
         rustix::io::write(procs, pid.as_bytes())
             .at("join-cgroups", || format!("write(cgroup.procs of v1, {pid})"))?;
     }
@@ -127,8 +144,7 @@ pub fn outer_map(range: Range, block: Block) -> [IdMapLine; 3] {
 /// `EPERM` without CAP_SETUID over the host's ids.
 pub fn map_ids(launch: &mut Launch<'_>) -> Result<(), SetupError> {
     let name = "map-ids";
-    let child = launch.child()?;
-    let proc = super::open_proc(child.pid)?;
+    let proc = super::open_proc(launch.child.pid)?;
     let map = outer_map(launch.request.range, launch.request.block)
         .map(|line| format!("{} {} {}\n", line.inside, line.outside, line.count));
     let map = map.concat();

@@ -38,7 +38,7 @@ pub fn check(launch: &Launch<'_>, record: &ProofRecord) -> Result<(), SetupError
 
 /// The same record as the kernel shows it to the warden.
 fn see(launch: &Launch<'_>, record: &ProofRecord) -> Result<ProofRecord, SetupError> {
-    let proc = open_proc(launch.child()?.pid)?;
+    let proc = open_proc(launch.child.pid)?;
     observe(&proc, record.securebits, record.landlock.clone())
 }
 
