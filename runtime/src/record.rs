@@ -225,6 +225,24 @@ impl<F: AsFd> RecordWriter<F> {
     }
 }
 
+/// Ends the record of a command whose writer is gone; one that has its end keeps it.
+///
+/// # Errors
+/// When the file cannot be read or written, or is no record.
+pub fn complete(file: impl AsFd, status: ExitStatus) -> Result<(), RecordError> {
+    let mut header = match Header::read(&file) {
+        Ok(header) => header,
+        // The writer died within a write of the header; what the frames say is lost.
+        Err(RecordError::Format(_)) => Header::default(),
+        Err(error) => return Err(error),
+    };
+    if header.end == 0 {
+        header.end = encode_status(status);
+        RecordWriter { file, header, sequence: 0 }.publish();
+    }
+    Ok(())
+}
+
 /// A frame as a reader gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
@@ -519,6 +537,21 @@ mod tests {
         feeder.join().unwrap();
         assert_eq!(seen + lost, 20_000 * 200);
         assert_eq!(last, Some(19_999));
+    }
+
+    #[test]
+    fn a_record_whose_writer_died_is_completed_once() {
+        let (mut writer, mut reader) = record(1 << 20, 0);
+        writer.append(Stream::Stdout, b"one");
+        complete(&reader.file, ExitStatus::Signal(9)).unwrap();
+        complete(&reader.file, ExitStatus::Code(0)).unwrap();
+        let (bytes, _, end) = drain(&mut reader);
+        assert_eq!(bytes, b"one");
+        assert!(matches!(end, Next::End { status: ExitStatus::Signal(9), .. }));
+        let empty = tempfile::tempfile().unwrap();
+        complete(&empty, ExitStatus::Signal(9)).unwrap();
+        let end = RecordReader::new(empty).next().unwrap();
+        assert!(matches!(end, Next::End { status: ExitStatus::Signal(9), lost: 0, .. }));
     }
 
     #[test]

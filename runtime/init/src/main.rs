@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+use hangar_runtime::{init, steps, wire};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let ran = hangar_runtime::init::control_socket()
-        .map_err(hangar_runtime::wire::WireError::from)
-        .and_then(|control| hangar_runtime::init::run(hangar_runtime::steps::LAUNCH, control));
+    let ran = init::control_socket()
+        .map_err(wire::WireError::from)
+        .and_then(|control| init::run(steps::LAUNCH, control, |record| record));
     match ran {
         Ok(()) => ExitCode::SUCCESS,
         // The warden sees that this process is gone; there is no other place to say why.

@@ -16,7 +16,7 @@ mod serve;
 pub use command::CommandSetup;
 
 use crate::error::SetupError;
-use crate::proof::{self, LandlockFacts};
+use crate::proof::{self, LandlockFacts, ProofRecord};
 use crate::steps::{Action, Step};
 use crate::wire::init::{CONTROL_FD, Order, Report, Setup};
 use crate::wire::{self, WireError};
@@ -38,14 +38,21 @@ pub struct Confinement {
     pub(crate) landlock: LandlockFacts,
 }
 
-/// Runs init: the shipped program passes [`crate::steps::LAUNCH`].
+/// Runs init: the shipped program passes [`crate::steps::LAUNCH`] and the record as it is.
+///
+/// `report` stands between what init observed of itself and what it tells the warden; a test
+/// passes one that lies, to show that the warden finds out.
 ///
 /// It does not return while the session lives; when it returns, the session ends with it.
 ///
 /// # Errors
 /// Only when the warden cannot even be told what went wrong.
-pub fn run(steps: &[Step], control: OwnedFd) -> Result<(), WireError> {
-    let common = match confine(steps, control.as_fd()) {
+pub fn run(
+    steps: &[Step],
+    control: OwnedFd,
+    report: impl FnOnce(ProofRecord) -> ProofRecord,
+) -> Result<(), WireError> {
+    let common = match confine(steps, control.as_fd(), report) {
         Ok(common) => common,
         Err(Failure::Setup(error)) => {
             let cause = match &error.cause {
@@ -77,7 +84,11 @@ impl From<WireError> for Failure {
     }
 }
 
-fn confine<'a>(steps: &'a [Step], control: BorrowedFd<'_>) -> Result<Common<'a>, Failure> {
+fn confine<'a>(
+    steps: &'a [Step],
+    control: BorrowedFd<'_>,
+    report: impl FnOnce(ProofRecord) -> ProofRecord,
+) -> Result<Common<'a>, Failure> {
     let (order, views) = wire::receive::<Order>(control)?;
     let Order::Setup(setup) = order else {
         return Err(SetupError::other("receive-setup", "the first order", "is not a setup").into());
@@ -105,7 +116,7 @@ fn confine<'a>(steps: &'a [Step], control: BorrowedFd<'_>) -> Result<Common<'a>,
             action(&mut confinement)?;
         }
     }
-    let record = proof::observe_self(confinement.landlock)?;
+    let record = report(proof::observe_self(confinement.landlock)?);
     let listener = confinement.listener.take();
     let fds: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
     wire::send(control, &Report::Ready(Box::new(record)), &fds)?;

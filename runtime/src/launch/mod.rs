@@ -129,6 +129,20 @@ impl Launcher {
         Ok(Self { workshop, toolchain, landlock_abi, filters })
     }
 
+    /// Fills an empty directory with the `/etc` of the toolchain.
+    ///
+    /// # Errors
+    /// When the host's `/etc` cannot be read or the directory not be written.
+    pub fn toolchain_etc(&self, into: BorrowedFd<'_>) -> Result<(), SetupError> {
+        toolchain::write_etc(into)
+    }
+
+    /// Makes the launcher believe that the kernel has this Landlock ABI; init still asks the
+    /// kernel and refuses. For tests of kernels that are not at hand.
+    pub fn pretend_landlock_abi(&mut self, abi: u32) {
+        self.landlock_abi = abi;
+    }
+
     /// Does ahead of time what no plan decides.
     ///
     /// # Errors

@@ -1,0 +1,5 @@
+//! Test only. See [`spec::Spec`]; the program beside it runs one.
+
+#![forbid(unsafe_code)]
+
+pub mod spec;
