@@ -68,6 +68,12 @@ impl Place {
         Ok(())
     }
 
+    /// Opens `cgroup.procs` for moving processes here.
+    pub(super) fn open_procs(&self) -> Result<OwnedFd, SetupError> {
+        openat(&self.dir, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+            .at(STEP, || format!("open({}/cgroup.procs, WRONLY)", self.path))
+    }
+
     /// Writes a value in one call.
     pub(super) fn write(&self, file: &str, value: &str) -> Result<(), SetupError> {
         let write = || {

@@ -1,7 +1,7 @@
 //! Control groups: what a session can use up, and how all of it is killed.
 //!
-//! Every session has a directory in the v2 hierarchy with a leaf for init and one for each
-//! command; `cgroup.kill` there misses no process. The limits sit on that directory where the v2
+//! Every session has a directory in the v2 hierarchy, in which init is, with a leaf for each
+//! command; `cgroup.kill` misses no process. The limits sit on that directory where the v2
 //! hierarchy has the controller, else on a directory of the session in the controller's v1
 //! hierarchy. Hosts with systemd have all of v2; hybrid hosts have an empty v2 tree beside v1.
 

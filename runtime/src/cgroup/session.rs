@@ -5,12 +5,9 @@ use super::{Cgroups, Controller, GroupLimits, STEP, rmdir};
 use crate::error::{AtStep, SetupError};
 use crate::ids::CommandId;
 use rustix::fs::{AtFlags, Gid, Uid, chownat};
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// The leaf of init.
-const INIT: &str = "init";
 /// The period of the CPU limit, in microseconds.
 const PERIOD_US: u64 = 100_000;
 
@@ -29,8 +26,9 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct SessionCgroup {
     unified: Rc<Place>,
-    init: Option<Rc<Place>>,
     v1: Vec<(Controller, Rc<Place>)>,
+    /// `cgroup.procs` of each group in `v1`.
+    v1_procs: Vec<OwnedFd>,
     v2: Vec<Controller>,
     delegate_to: u32,
 }
@@ -44,8 +42,8 @@ impl SessionCgroup {
     ) -> Result<Self, SetupError> {
         let mut group = Self {
             unified: parents.unified.new_child(name)?,
-            init: None,
             v1: Vec::new(),
+            v1_procs: Vec::new(),
             v2: parents.v2.clone(),
             delegate_to,
         };
@@ -73,18 +71,16 @@ impl SessionCgroup {
         }
         for (controller, place) in &self.v1 {
             limit_v1(place, *controller, limits)?;
+            self.v1_procs.push(place.open_procs()?);
         }
-        self.unified.enable(&self.v2)?;
-        self.delegate(&self.unified)?;
-        self.init = Some(self.leaf(INIT)?);
-        Ok(())
+        self.delegate(&self.unified)
     }
 
     /// The group of a session that an earlier warden left.
     pub(super) fn open_left_over(parents: &Cgroups, name: &str) -> Result<Self, SetupError> {
         Ok(Self {
             unified: parents.unified.child(name)?,
-            init: None,
+            v1_procs: Vec::new(),
             v1: parents
                 .v1
                 .iter()
@@ -95,23 +91,30 @@ impl SessionCgroup {
         })
     }
 
-    /// The v2 leaf of init, for `CLONE_INTO_CGROUP`.
+    /// The session's directory of the v2 hierarchy, for `CLONE_INTO_CGROUP`. init stays in it.
     #[must_use]
-    pub fn init_leaf(&self) -> BorrowedFd<'_> {
-        // Only a group that is being tidied away has no such leaf, and nobody starts init there.
-        self.init.as_ref().unwrap_or(&self.unified).dir.as_fd()
+    pub fn directory(&self) -> BorrowedFd<'_> {
+        self.unified.dir.as_fd()
+    }
+
+    /// `cgroup.procs` of the session's group in each v1 hierarchy: who writes a pid there moves
+    /// the process.
+    ///
+    /// The first move after a second of quiet waits for the kernel's grace period, 7 to 15 ms; a
+    /// process can be moved as soon as it exists, long before it is needed.
+    #[must_use]
+    pub fn v1_procs(&self) -> Vec<BorrowedFd<'_>> {
+        self.v1_procs.iter().map(AsFd::as_fd).collect()
     }
 
     /// Moves a process into the session's groups of every v1 hierarchy.
     ///
-    /// The first move after a second of quiet waits for the kernel's grace period, 7 to 15 ms; a
-    /// process can be moved as soon as it exists, long before it is needed.
-    ///
     /// # Errors
     /// When the process is gone or the kernel refuses.
     pub fn attach_v1(&self, pid: i32) -> Result<(), SetupError> {
-        for (_, place) in &self.v1 {
-            place.write("cgroup.procs", &pid.to_string())?;
+        for procs in &self.v1_procs {
+            rustix::io::write(procs, pid.to_string().as_bytes())
+                .at("join-cgroups", || format!("write(cgroup.procs of v1, {pid})"))?;
         }
         Ok(())
     }
@@ -121,10 +124,8 @@ impl SessionCgroup {
     /// # Errors
     /// When the kernel refuses.
     pub fn command_leaf(&self, command: CommandId) -> Result<OwnedFd, SetupError> {
-        let leaf = self.leaf(&leaf_name(command))?;
-        if self.v2.contains(&Controller::Memory) {
-            leaf.set("memory.oom.group", "1", "1")?;
-        }
+        let leaf = self.unified.new_child(&leaf_name(command))?;
+        self.delegate(&leaf)?;
         leaf.dir.try_clone().at(STEP, || format!("dup({})", leaf.path))
     }
 
@@ -187,6 +188,11 @@ impl SessionCgroup {
 
     /// How often the session as a whole met its limits.
     ///
+    /// Commands that run at once share the counts. Counting for each command would take the
+    /// controllers in its leaf, and then no process could be in the session's own directory;
+    /// but init has to be in it when its cgroup namespace is made, because where the hierarchy is
+    /// mounted with `nsdelegate` it can start commands below the root of that namespace only.
+    ///
     /// # Errors
     /// When the groups cannot be read.
     pub fn counters(&self) -> Result<Counters, SetupError> {
@@ -211,48 +217,15 @@ impl SessionCgroup {
         Ok(counters)
     }
 
-    /// How often a command met the limits, where `before` was read when it started.
-    ///
-    /// On v2 kills are counted for the command alone. On v1, and for failed forks since Linux
-    /// 6.12, the kernel counts for the session, so commands that run at once share the count.
-    ///
-    /// # Errors
-    /// When the groups cannot be read.
-    pub fn met_limits(&self, command: CommandId, before: Counters) -> Result<Counters, SetupError> {
-        let now = self.counters()?;
-        let leaf = leaf_name(command);
-        let mut met = Counters {
-            oom_kills: now.oom_kills.saturating_sub(before.oom_kills),
-            pids_limit_hits: now.pids_limit_hits.saturating_sub(before.pids_limit_hits),
-        };
-        if self.v2.contains(&Controller::Memory) {
-            met.oom_kills =
-                self.unified.read_counter(&format!("{leaf}/memory.events"), "oom_kill")?;
-        }
-        if self.v2.contains(&Controller::Pids) {
-            // Before Linux 6.12 a failed fork counts in the leaf of the process.
-            met.pids_limit_hits +=
-                self.unified.read_counter(&format!("{leaf}/pids.events"), "max")?;
-        }
-        Ok(met)
-    }
-
     /// Where init has to be, as `/proc/<pid>/cgroup` spells it on the host: by controller list,
     /// which is empty for v2.
     #[must_use]
-    pub fn paths(&self) -> BTreeMap<String, String> {
-        let unified = self.init.as_ref().unwrap_or(&self.unified);
-        self.v1
-            .iter()
-            .map(|(_, place)| (place.list.clone(), place.cgroup.clone()))
-            .chain([(String::new(), unified.cgroup.clone())])
+    pub fn paths(&self) -> Vec<(String, String)> {
+        [&self.unified]
+            .into_iter()
+            .chain(self.v1.iter().map(|(_, place)| place))
+            .map(|place| (place.list.clone(), place.cgroup.clone()))
             .collect()
-    }
-
-    fn leaf(&self, name: &str) -> Result<Rc<Place>, SetupError> {
-        let leaf = self.unified.new_child(name)?;
-        self.delegate(&leaf)?;
-        Ok(leaf)
     }
 
     /// Lets init move processes into the group, which is what starting one there takes.

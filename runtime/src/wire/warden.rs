@@ -1,8 +1,10 @@
 //! What the API asks of the warden, and what the warden tells it.
 
+use crate::error::{Cause, SetupError};
 use crate::ids::{CommandId, DependencyKey, EnvironmentId, SessionId, VersionNumber};
 use crate::plan::Plan;
 use crate::proof::ProofRecord;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// Chosen by the API; the reply repeats it.
@@ -26,7 +28,8 @@ pub struct Call {
 /// What the API can ask. No member is a path.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// First on every connection. A warden of another build refuses everything else.
+    /// First on every connection, and answered first. A warden of another build answers it and
+    /// refuses everything else. What happened while no API was connected is told after it.
     Hello {
         /// [`BUILD_ID`] of the caller.
         build: String,
@@ -36,13 +39,15 @@ pub enum Request {
     /// Starts a command in a running session. One descriptor is sent along: standard input.
     /// Without a descriptor, standard input is `/dev/null`.
     Exec(Box<Exec>),
-    /// Sends a signal to every process of a command.
+    /// Sends a signal to the process group of a command's first process.
     Signal {
         /// The session.
         session: SessionId,
         /// The command.
         command: CommandId,
-        /// The number, 1 to 31. SIGKILL goes through the command's cgroup and misses nobody.
+        /// The number, 1 to 31. SIGKILL goes through the command's cgroup and misses nobody. A
+        /// command that ends after SIGKILL, SIGTERM, SIGINT, SIGHUP or SIGQUIT ends as
+        /// [`EndCause::Cancelled`].
         signal: i32,
     },
     /// The descriptors of a command again, for an API that was started anew. The command can have
@@ -277,6 +282,34 @@ pub struct Refusal {
     pub code: RefusalCode,
     /// The whole chain of causes, for the log; it can name paths of the host.
     pub message: String,
+}
+
+impl Refusal {
+    /// A refusal with its reason.
+    pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// A name that could not be resolved.
+    #[must_use]
+    pub fn not_found(error: SetupError) -> Self {
+        match error.cause {
+            Cause::Errno(Errno::NOENT) => Self::new(RefusalCode::NotFound, error.to_string()),
+            _ => error.into(),
+        }
+    }
+}
+
+impl From<SetupError> for Refusal {
+    fn from(error: SetupError) -> Self {
+        let code = match error.cause {
+            Cause::Mismatch { .. } => RefusalCode::Unproven,
+            Cause::Errno(Errno::NOSYS | Errno::OPNOTSUPP) => RefusalCode::Unsupported,
+            Cause::Errno(Errno::EXIST) => RefusalCode::Exists,
+            Cause::Errno(_) | Cause::Other(_) => RefusalCode::Failed,
+        };
+        Self { code, message: error.to_string() }
+    }
 }
 
 /// The kinds of refusal.

@@ -5,14 +5,12 @@
 
 #![deny(missing_docs)]
 
-mod descriptors;
 mod mount;
 mod network;
 mod process;
 mod security;
 mod signals;
 
-pub use descriptors::{inherited_descriptor, place_descriptors};
 pub use mount::{MountAttributes, Recursion, mount_setattr};
 pub use network::{bring_loopback_up, host_addresses};
 pub use process::{

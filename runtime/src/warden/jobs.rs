@@ -1,0 +1,532 @@
+//! Jobs of the worker: what each one sees, and what the warden does once it is done.
+
+use super::api::Outbox;
+use super::blocks::Blocks;
+use super::session_dir::{DoomedSession, SessionDir};
+use super::state::{StateDir, open_below, remove_dir};
+use super::version_dir::{self, EnvironmentDir, TreeName};
+use super::worker::{self, Identity, Plan, Program, SETUP_FAILED, View, Worker};
+use crate::cgroup::Cgroups;
+use crate::error::SetupError;
+use crate::ids::{EnvironmentId, SessionId};
+use crate::wire::warden::{Event, ExitStatus, Job, JobEnd, JobId, Refusal, RefusalCode};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// How many jobs run at once.
+const RUNNING_MAX: usize = 16;
+/// The longest datagram from and to a worker.
+const DATAGRAM_BYTES_MAX: usize = 64 << 10;
+
+/// What is done when the worker is done, or failed.
+#[derive(Debug)]
+enum Work {
+    Import,
+    Freeze {
+        environment: EnvironmentId,
+        tree: TreeName,
+        session: SessionId,
+    },
+    Verify {
+        environment: EnvironmentId,
+    },
+    RemoveSession(DoomedSession),
+    /// A directory in `versions` (no environment) or in an environment's directory.
+    RemoveTree {
+        environment: Option<EnvironmentId>,
+        name: String,
+    },
+}
+
+/// A job whose worker runs, or whose group is not empty yet.
+#[derive(Debug)]
+struct Running {
+    /// `None`: a job of the warden's own.
+    id: Option<JobId>,
+    work: Work,
+    worker: Worker,
+    /// What the worker said last: done or refused.
+    answer: Option<JobEnd>,
+    cancelled: bool,
+    /// How it ended, once it has.
+    status: Option<ExitStatus>,
+}
+
+/// All jobs.
+#[derive(Debug)]
+pub(super) struct Jobs {
+    program: Program,
+    running: BTreeMap<u64, Running>,
+    started: u64,
+    /// The warden ends.
+    closed: bool,
+}
+
+/// What jobs work with.
+pub(super) struct Context<'a> {
+    pub(super) state: &'a StateDir,
+    pub(super) cgroups: &'a Cgroups,
+    pub(super) blocks: &'a mut Blocks,
+    pub(super) outbox: &'a mut Outbox,
+}
+
+impl Jobs {
+    pub(super) fn new(program: Program) -> Self {
+        Self { program, running: BTreeMap::new(), started: 0, closed: false }
+    }
+
+    /// Starts a job for the API.
+    pub(super) fn start(
+        &mut self,
+        context: &mut Context<'_>,
+        id: JobId,
+        job: Job,
+        options: Vec<u8>,
+        upload: Option<OwnedFd>,
+    ) -> Result<(), Refusal> {
+        if options.len() > DATAGRAM_BYTES_MAX {
+            return Err(Refusal::new(RefusalCode::Invalid, "the options are longer than 64 KiB"));
+        }
+        if self.running.values().any(|running| running.id == Some(id)) {
+            return Err(Refusal::new(RefusalCode::Exists, "a job of this number runs"));
+        }
+        if self.running.len() >= RUNNING_MAX {
+            return Err(Refusal::new(RefusalCode::Busy, "too many jobs run"));
+        }
+        if upload.is_some() != matches!(job, Job::Import { .. }) {
+            return Err(Refusal::new(
+                RefusalCode::Invalid,
+                "an import and nothing else has an upload",
+            ));
+        }
+        self.refuse_conflicts(&job)?;
+        let (work, plan) = prepare(context, job, options, upload)?;
+        self.spawn(context, Some(id), work, &plan)
+    }
+
+    /// Removes a session that lost its name already.
+    pub(super) fn remove_doomed_session(
+        &mut self,
+        context: &mut Context<'_>,
+        doomed: DoomedSession,
+    ) {
+        let name = doomed.name.clone();
+        let result =
+            plan_session_removal(&doomed, b"{}".to_vec()).map_err(Refusal::from).and_then(|plan| {
+                match plan {
+                    Some(plan) => self.spawn(context, None, Work::RemoveSession(doomed), &plan),
+                    None => Ok(doomed.finish(context.state)?),
+                }
+            });
+        report(result, &format!("removing session {name}"));
+    }
+
+    /// Removes a tree that lost its name already.
+    pub(super) fn remove_doomed_tree(
+        &mut self,
+        context: &mut Context<'_>,
+        environment: Option<EnvironmentId>,
+        name: String,
+    ) {
+        let what = format!("removing tree {name}");
+        let result = plan_tree_removal(context.state, environment.as_ref(), &name, b"{}".to_vec())
+            .map_err(Refusal::from)
+            .and_then(|plan| {
+                self.spawn(context, None, Work::RemoveTree { environment, name }, &plan)
+            });
+        report(result, &what);
+    }
+
+    fn spawn(
+        &mut self,
+        context: &mut Context<'_>,
+        id: Option<JobId>,
+        work: Work,
+        plan: &Plan,
+    ) -> Result<(), Refusal> {
+        self.started += 1;
+        let name = format!("job-{}", self.started);
+        match worker::start(&self.program, context.cgroups, &name, plan) {
+            Ok(worker) => {
+                let running =
+                    Running { id, work, worker, answer: None, cancelled: false, status: None };
+                self.running.insert(self.started, running);
+                Ok(())
+            }
+            Err(error) => {
+                self.clean_up_after(context, work, false);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Kills the worker of a job.
+    pub(super) fn cancel(&mut self, id: JobId) -> Result<(), Refusal> {
+        let running = self
+            .running
+            .values_mut()
+            .find(|running| running.id == Some(id))
+            .ok_or_else(|| Refusal::new(RefusalCode::NotFound, "no such job runs"))?;
+        running.cancelled = true;
+        Ok(running.worker.kill()?)
+    }
+
+    /// Kills the workers of all jobs that the API asked for: it is gone, or all ends.
+    pub(super) fn cancel_all(&mut self) {
+        for running in self.running.values_mut().filter(|running| running.id.is_some()) {
+            running.cancelled = true;
+            report(running.worker.kill().map_err(Refusal::from), "killing a worker");
+        }
+    }
+
+    /// Kills every worker, those of the warden's own jobs too, and starts no more; what they leave
+    /// is done at the next start.
+    pub(super) fn shut_down(&mut self) {
+        self.closed = true;
+        for running in self.running.values_mut() {
+            running.cancelled = true;
+            report(running.worker.kill().map_err(Refusal::from), "killing a worker");
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// What to wait for: the number of the job, its socket and its end.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>, Wait)> {
+        self.running.iter().filter(|(_, running)| running.status.is_none()).flat_map(
+            |(key, running)| {
+                [
+                    (*key, running.worker.socket.as_fd(), Wait::Socket),
+                    (*key, running.worker.pidfd.as_fd(), Wait::Exit),
+                ]
+            },
+        )
+    }
+
+    /// Whether a worker has ended and its group is still to be removed.
+    pub(super) fn has_ending(&self) -> bool {
+        self.running.values().any(|running| running.status.is_some())
+    }
+
+    /// Reads what a worker said.
+    pub(super) fn read(&mut self, key: u64, outbox: &mut Outbox) {
+        let Some(running) = self.running.get_mut(&key) else { return };
+        if !running.read(outbox) {
+            // Nothing more comes, and a worker that is not heard can do no more good.
+            report(running.worker.kill().map_err(Refusal::from), "killing a worker");
+        }
+    }
+
+    /// Notes the end of a worker.
+    pub(super) fn exited(&mut self, key: u64, outbox: &mut Outbox) {
+        let Some(running) = self.running.get_mut(&key) else { return };
+        while running.read(outbox) && running.has_waiting() {}
+        running.status = Some(super::reap(&running.worker.pidfd));
+        report(running.worker.kill().map_err(Refusal::from), "killing what a worker left");
+    }
+
+    /// Finishes jobs whose processes are all gone.
+    pub(super) fn finish_ended(&mut self, context: &mut Context<'_>) {
+        let ended: Vec<u64> = self
+            .running
+            .iter()
+            .filter(|(_, running)| running.status.is_some())
+            .map(|(key, _)| *key)
+            .collect();
+        for key in ended {
+            match self.running[&key].worker.group.try_remove() {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(error) => report(Err(error.into()), "removing the group of a worker"),
+            }
+            if let Some(running) = self.running.remove(&key) {
+                self.finish(context, running);
+            }
+        }
+    }
+
+    fn finish(&mut self, context: &mut Context<'_>, running: Running) {
+        let Running { id, work, answer, cancelled, status, .. } = running;
+        let mut end = match (answer, status) {
+            (Some(answer), Some(ExitStatus::Code(0))) => answer,
+            _ if cancelled => JobEnd::Cancelled,
+            (_, status) => JobEnd::Died(format!("the worker ended with {status:?}")),
+        };
+        if let JobEnd::Done(_) = end
+            && let Err(error) = self.complete(context, &work)
+        {
+            end = JobEnd::Died(error.to_string());
+        }
+        let done = matches!(end, JobEnd::Done(_));
+        match id {
+            Some(job) => context.outbox.event(Event::JobEnded { job, end }),
+            None if done => {}
+            None if cancelled => {}
+            None => eprintln!("hangar-warden: {work:?} was not done: {end:?}"),
+        }
+        self.clean_up_after(context, work, done);
+    }
+
+    /// What makes the work of a worker count.
+    fn complete(&mut self, context: &mut Context<'_>, work: &Work) -> Result<(), SetupError> {
+        match work {
+            Work::Import | Work::Verify { .. } => Ok(()),
+            Work::Freeze { environment, tree, .. } => {
+                EnvironmentDir::ensure(context.state, environment)?.publish(tree)
+            }
+            Work::RemoveSession(doomed) => {
+                doomed.finish(context.state)?;
+                if let Some(block) = doomed.block {
+                    context.blocks.give_back(block);
+                }
+                Ok(())
+            }
+            Work::RemoveTree { environment: None, name } => {
+                remove_dir(&context.state.versions, name)
+            }
+            Work::RemoveTree { environment: Some(environment), name } => {
+                match EnvironmentDir::open(context.state, environment)? {
+                    Some(dir) => remove_dir(dir.as_fd(), name),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// A tree that was not frozen to its end is removed at once.
+    fn clean_up_after(&mut self, context: &mut Context<'_>, work: Work, done: bool) {
+        let Work::Freeze { environment, tree, .. } = work else { return };
+        if done || self.closed {
+            return;
+        }
+        let doomed = EnvironmentDir::ensure(context.state, &environment)
+            .and_then(|dir| dir.doom(&EnvironmentDir::temporary_name(&tree)));
+        match doomed {
+            Ok(name) => self.remove_doomed_tree(context, Some(environment), name),
+            Err(error) => report(Err(error.into()), "removing a tree that was not frozen"),
+        }
+    }
+
+    /// Whether a job reads or removes what belongs to this session.
+    pub(super) fn uses_session(&self, session: &SessionId) -> bool {
+        self.running
+            .values()
+            .any(|running| matches!(&running.work, Work::Freeze { session: used, .. } if used == session))
+    }
+
+    fn uses_environment(&self, id: &EnvironmentId) -> bool {
+        self.running.values().any(|running| match &running.work {
+            Work::Freeze { environment, .. } | Work::Verify { environment, .. } => {
+                environment == id
+            }
+            _ => false,
+        })
+    }
+
+    fn refuse_conflicts(&self, job: &Job) -> Result<(), Refusal> {
+        let busy = match job {
+            Job::RemoveSession { session } => self.uses_session(session),
+            Job::RemoveVersion { environment, .. } | Job::RemoveEnvironment { environment } => {
+                self.uses_environment(environment)
+            }
+            Job::Freeze { session, .. } | Job::FreezeDependencies { session, .. } => {
+                self.uses_session(session)
+            }
+            Job::Import { .. } | Job::Verify { .. } => false,
+        };
+        if busy { Err(Refusal::new(RefusalCode::Busy, "another job uses it")) } else { Ok(()) }
+    }
+}
+
+/// Which descriptor of a job is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// The worker said something.
+    Socket,
+    /// The worker ended.
+    Exit,
+}
+
+impl Running {
+    /// Reads one datagram; `false` at the end of the connection and after a message that is none.
+    fn read(&mut self, outbox: &mut Outbox) -> bool {
+        let mut bytes = vec![0; DATAGRAM_BYTES_MAX];
+        let received = rustix::net::recv(
+            &self.worker.socket,
+            &mut bytes[..],
+            RecvFlags::DONTWAIT | RecvFlags::TRUNC,
+        );
+        let length = match received {
+            Ok((_, length)) => length,
+            Err(Errno::AGAIN | Errno::INTR) => return true,
+            Err(_) => 0,
+        };
+        if length == 0 || length > bytes.len() {
+            return false;
+        }
+        bytes.truncate(length);
+        let payload = bytes.split_off(1);
+        match bytes[0] {
+            b'P' => {
+                if let Some(job) = self.id {
+                    outbox.progress(job, payload);
+                }
+            }
+            b'D' => self.answer = Some(JobEnd::Done(payload)),
+            b'R' => self.answer = Some(JobEnd::Refused(payload)),
+            SETUP_FAILED => {
+                eprintln!("hangar-warden: {}", String::from_utf8_lossy(&payload));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn has_waiting(&self) -> bool {
+        let mut byte = [0];
+        rustix::net::recv(&self.worker.socket, &mut byte[..], RecvFlags::DONTWAIT | RecvFlags::PEEK)
+            .is_ok_and(|(_, length)| length > 0)
+    }
+}
+
+/// Opens what the job names, and takes names away from what is to be removed.
+fn prepare(
+    context: &Context<'_>,
+    job: Job,
+    options: Vec<u8>,
+    upload: Option<OwnedFd>,
+) -> Result<(Work, Plan), Refusal> {
+    let state = context.state;
+    match job {
+        Job::Import { environment } => {
+            let out = state.import_target(&environment).map_err(Refusal::not_found)?;
+            let plan = Plan {
+                arguments: vec!["import".into()],
+                identity: Identity::Owner(state.range().api()),
+                views: vec![View::writable("out", out.as_fd())?],
+                upload,
+                options,
+            };
+            Ok((Work::Import, plan))
+        }
+        Job::Freeze { environment, version, session } => {
+            prepare_freeze(state, environment, TreeName::Version(version), session, options)
+        }
+        Job::FreezeDependencies { environment, key, session } => {
+            prepare_freeze(state, environment, TreeName::Dependencies(key), session, options)
+        }
+        Job::Verify { environment, version } => {
+            let dir = EnvironmentDir::open(state, &environment)?
+                .ok_or_else(|| Refusal::new(RefusalCode::NotFound, "no such environment"))?;
+            let tree = dir.tree(&TreeName::Version(version)).map_err(Refusal::not_found)?;
+            let plan = Plan {
+                arguments: vec!["verify".into()],
+                identity: Identity::Owner(state.range().store()),
+                views: vec![View::read_only("in", tree.as_fd())?],
+                upload: None,
+                options,
+            };
+            Ok((Work::Verify { environment }, plan))
+        }
+        Job::RemoveSession { session } => {
+            if !SessionDir::exists(state, &session)? {
+                return Err(Refusal::new(RefusalCode::NotFound, "no such session"));
+            }
+            let doomed = DoomedSession::new(state, &session)?;
+            let plan = plan_session_removal(&doomed, options)?.ok_or_else(|| {
+                Refusal::new(RefusalCode::Failed, "the session's files belong to no block")
+            })?;
+            Ok((Work::RemoveSession(doomed), plan))
+        }
+        Job::RemoveVersion { environment, version } => {
+            let dir = EnvironmentDir::open(state, &environment)?
+                .ok_or_else(|| Refusal::new(RefusalCode::NotFound, "no such environment"))?;
+            let tree = TreeName::Version(version);
+            if !dir.has(&tree)? {
+                return Err(Refusal::new(RefusalCode::NotFound, "no such version"));
+            }
+            let name = dir.doom(&tree.to_string())?;
+            let plan = plan_tree_removal(state, Some(&environment), &name, options)?;
+            Ok((Work::RemoveTree { environment: Some(environment), name }, plan))
+        }
+        Job::RemoveEnvironment { environment } => {
+            if EnvironmentDir::open(state, &environment)?.is_none() {
+                return Err(Refusal::new(RefusalCode::NotFound, "it has no versions"));
+            }
+            let name = version_dir::doom_environment(state, &environment)?;
+            let plan = plan_tree_removal(state, None, &name, options)?;
+            Ok((Work::RemoveTree { environment: None, name }, plan))
+        }
+    }
+}
+
+fn prepare_freeze(
+    state: &StateDir,
+    environment: EnvironmentId,
+    tree: TreeName,
+    session: SessionId,
+    options: Vec<u8>,
+) -> Result<(Work, Plan), Refusal> {
+    if !SessionDir::exists(state, &session)? {
+        return Err(Refusal::new(RefusalCode::NotFound, "no such session"));
+    }
+    let build = SessionDir::open(state, &session)?;
+    let source = build.tree().map_err(Refusal::not_found)?;
+    let dir = EnvironmentDir::ensure(state, &environment)?;
+    if dir.has(&tree)? {
+        return Err(Refusal::new(RefusalCode::Exists, format!("tree {tree} exists")));
+    }
+    let plan = Plan {
+        arguments: vec!["freeze".into(), EnvironmentDir::temporary_name(&tree)],
+        identity: Identity::Freezer { store: state.range().store(), build: build.block() },
+        views: vec![View::read_only("in", source.as_fd())?, View::writable("store", dir.as_fd())?],
+        upload: None,
+        options,
+    };
+    dir.begin(state, &tree)?;
+    Ok((Work::Freeze { environment, tree, session }, plan))
+}
+
+fn plan_session_removal(
+    doomed: &DoomedSession,
+    options: Vec<u8>,
+) -> Result<Option<Plan>, SetupError> {
+    let (Some(dir), Some(block)) = (doomed.doom()?, doomed.block) else { return Ok(None) };
+    Ok(Some(Plan {
+        arguments: vec!["remove".into(), "doomed".into()],
+        identity: Identity::BlockRemover(block),
+        views: vec![View::writable("out/doomed", dir.as_fd())?],
+        upload: None,
+        options,
+    }))
+}
+
+fn plan_tree_removal(
+    state: &StateDir,
+    environment: Option<&EnvironmentId>,
+    name: &str,
+    options: Vec<u8>,
+) -> Result<Plan, SetupError> {
+    let dir = match environment {
+        None => open_below(&state.versions, name)?,
+        Some(environment) => open_below(&state.versions, &format!("{environment}/{name}"))?,
+    };
+    version_dir::give_to_store(state, dir.as_fd())?;
+    Ok(Plan {
+        arguments: vec!["remove".into(), "doomed".into()],
+        identity: Identity::OwnerRemover(state.range().store()),
+        views: vec![View::writable("out/doomed", dir.as_fd())?],
+        upload: None,
+        options,
+    })
+}
+
+fn report(result: Result<(), Refusal>, what: &str) {
+    if let Err(refusal) = result {
+        eprintln!("hangar-warden: {what}: {refusal}");
+    }
+}
