@@ -1,0 +1,66 @@
+//! `hangar-probe ID [--role ROLE] [--pid PID] [--canary PATH] [--seconds N] [--kill-all]`,
+//! `hangar-probe list`, `hangar-probe prepare DIRECTORY`.
+
+use hangar_probe::catalogue::{probe, probes};
+use hangar_probe::report::{Options, Report};
+use hangar_probe::{files, mounts};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["list"] => {
+            for probe in probes() {
+                println!("{} {}", probe.id, probe.title);
+            }
+        }
+        ["prepare", directory] => {
+            if let Err(error) = files::prepare(directory) {
+                eprintln!("hangar-probe: {directory} was not prepared: {error}");
+                return ExitCode::from(1);
+            }
+        }
+        ["show-identity"] => mounts::show_identity(),
+        ["sleep", seconds] => {
+            let seconds = seconds.parse().unwrap_or(60);
+            std::thread::sleep(std::time::Duration::from_secs(seconds));
+        }
+        [id, rest @ ..] => {
+            let (Some(probe), Some(options)) = (probe(id), options(rest)) else {
+                eprintln!("hangar-probe: no such probe or option; `hangar-probe list` has the ids");
+                return ExitCode::from(2);
+            };
+            (probe.run)(&Report::new(probe.id, options));
+        }
+        [] => {
+            eprintln!("usage: hangar-probe ID | list | prepare DIRECTORY");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn options(arguments: &[&str]) -> Option<Options> {
+    let variable = |name: &str, default: &str| std::env::var(name).unwrap_or(default.to_owned());
+    let mut options = Options {
+        environment: variable("PROBE_ENV", "/env/probe"),
+        workspace: variable("PROBE_WORKSPACE", "/workspace"),
+        role: None,
+        pid: None,
+        canary: None,
+        seconds: 2,
+        kill_all: false,
+    };
+    let mut rest = arguments.iter();
+    while let Some(name) = rest.next() {
+        match *name {
+            "--role" => options.role = Some((*rest.next()?).to_owned()),
+            "--pid" => options.pid = Some(rest.next()?.parse().ok()?),
+            "--canary" => options.canary = Some((*rest.next()?).to_owned()),
+            "--seconds" => options.seconds = rest.next()?.parse().ok()?,
+            "--kill-all" => options.kill_all = true,
+            _ => return None,
+        }
+    }
+    Some(options)
+}
