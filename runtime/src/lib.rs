@@ -10,10 +10,10 @@
 #![forbid(unsafe_code)]
 
 pub mod cgroup;
+pub mod doctor;
 pub mod error;
 pub mod ids;
 pub mod init;
-pub mod kernel;
 pub mod launch;
 pub mod plan;
 pub mod proof;

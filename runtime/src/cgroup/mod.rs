@@ -109,6 +109,13 @@ impl Cgroups {
         Ok(cgroups)
     }
 
+    /// The controllers by where they are: those on v1 and those on v2.
+    #[must_use]
+    pub fn controllers(&self) -> (Vec<&'static str>, Vec<&'static str>) {
+        let v1 = self.v1.iter().map(|(controller, _)| controller.name()).collect();
+        (v1, self.v2.iter().map(|controller| controller.name()).collect())
+    }
+
     /// Makes the group of a session and sets its limits, each of them read back.
     ///
     /// `delegate_to` is the host uid of the session's init: it may move processes between the

@@ -99,6 +99,13 @@ pub struct Launched {
     pub proof: ProofRecord,
 }
 
+impl Launched {
+    /// Ends the session at once and reaps init. Its directories and cgroups stay.
+    pub fn end(self) {
+        drop(Child { pid: self.pid, pidfd: Some(self.pidfd) });
+    }
+}
+
 /// What all launches share. It is made once, in the warden's own mount namespace.
 #[derive(Debug)]
 pub struct Launcher {

@@ -2,11 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+use hangar_runtime::doctor::{Images, Verdict};
 use hangar_runtime::error::{AtStep, SetupError};
 use hangar_runtime::ids::{BLOCK_SIZE, DEFAULT_RANGE_BASE, Range};
 use hangar_runtime::warden::{self, WardenConfig};
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,7 +17,7 @@ static INIT: &[u8] = include_bytes!(env!("HANGAR_INIT_IMAGE"));
 static WORKER: &[u8] = include_bytes!(env!("HANGAR_WORKER_IMAGE"));
 
 const USAGE: &str = "usage: hangar-warden --state-dir DIR [--range-base UID] \
-                     [--orphan-timeout-ms MS] [--ready-fd FD]";
+                     [--orphan-timeout-ms MS] [--ready-fd FD] [--doctor]";
 
 fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
@@ -26,7 +27,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match start(arguments) {
+    let ended = if arguments.doctor { return doctor(&arguments) } else { start(arguments) };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: the warden ended\n  caused by: {error}");
@@ -42,13 +44,20 @@ struct Arguments {
     range: Range,
     orphan_timeout: Duration,
     ready_fd: Option<i32>,
+    /// Examine the host instead of serving.
+    doctor: bool,
 }
 
 impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let (mut state_dir, mut ready_fd) = (None, None);
         let (mut range_base, mut orphan_timeout_ms) = (DEFAULT_RANGE_BASE, 600_000);
+        let mut doctor = false;
         while let Some(word) = words.next() {
+            if word == "--doctor" {
+                doctor = true;
+                continue;
+            }
             let value = words.next().ok_or_else(|| format!("{word} has no value"))?;
             let number =
                 || value.parse::<u32>().map_err(|_| format!("{word} takes a number, not {value}"));
@@ -67,6 +76,7 @@ impl Arguments {
             range: checked_range(range_base)?,
             orphan_timeout: Duration::from_millis(orphan_timeout_ms.into()),
             ready_fd,
+            doctor,
         })
     }
 }
@@ -77,6 +87,26 @@ fn checked_range(base: u32) -> Result<Range, String> {
         return Err(format!("--range-base {base} is no multiple of {BLOCK_SIZE} below 2^31"));
     }
     Ok(Range { base })
+}
+
+/// Prints what this host enforces and lacks; fails when sessions cannot run here.
+fn doctor(arguments: &Arguments) -> ExitCode {
+    let image = match warden::seal("hangar-init", INIT) {
+        Ok(image) => image,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let images = Images { init: image.as_fd() };
+    let findings = hangar_runtime::doctor::examine(&arguments.state_dir, images);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.iter().any(|finding| finding.verdict == Verdict::Lacking) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
 }
 
 fn start(arguments: Arguments) -> Result<(), SetupError> {
