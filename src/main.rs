@@ -1,3 +1,7 @@
-//! placeholder
+//! The `hangar` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hangar::cli::main()
+}
