@@ -1,0 +1,81 @@
+//! Parts of a request as types.
+
+use crate::failure::{Code, Failure};
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use hangar_runtime::ids::{CommandId, EnvironmentId, SessionId, VersionNumber};
+use serde::de::DeserializeOwned;
+
+/// What the path names. A name that cannot exist is as good as one that does not.
+#[derive(Debug)]
+pub struct Named<T>(pub T);
+
+/// A kind of thing a path can name.
+pub trait FromPath: Sized {
+    /// What the router found in the path.
+    type Raw: DeserializeOwned + Send;
+
+    /// The thing it names.
+    ///
+    /// # Errors
+    /// A failure that says it is not there.
+    fn from_path(raw: Self::Raw) -> Result<Self, Failure>;
+}
+
+impl<S: Send + Sync, T: FromPath> FromRequestParts<S> for Named<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let path = Path::<T::Raw>::from_request_parts(parts, state).await;
+        let Path(raw) = path
+            .map_err(|_| Failure::new(Code::RouteNotFound, "the path is not one of this server"))?;
+        T::from_path(raw).map(Self)
+    }
+}
+
+impl FromPath for EnvironmentId {
+    type Raw = String;
+
+    fn from_path(raw: String) -> Result<Self, Failure> {
+        Self::parse(&raw)
+            .map_err(|_| Failure::new(Code::EnvironmentNotFound, "there is no such environment"))
+    }
+}
+
+impl FromPath for SessionId {
+    type Raw = String;
+
+    fn from_path(raw: String) -> Result<Self, Failure> {
+        Self::parse(&raw)
+            .map_err(|_| Failure::new(Code::SessionNotFound, "there is no such session"))
+    }
+}
+
+impl FromPath for (EnvironmentId, VersionNumber) {
+    type Raw = (String, String);
+
+    fn from_path((id, number): (String, String)) -> Result<Self, Failure> {
+        let id = EnvironmentId::from_path(id)?;
+        let number = number.parse().ok().and_then(VersionNumber::new);
+        let none = || Failure::new(Code::VersionNotFound, "there is no such version");
+        Ok((id, number.ok_or_else(none)?))
+    }
+}
+
+impl FromPath for (SessionId, CommandId) {
+    type Raw = (String, String);
+
+    fn from_path((id, number): (String, String)) -> Result<Self, Failure> {
+        let id = SessionId::from_path(id)?;
+        let none = |_| Failure::new(Code::CommandNotFound, "there is no such command");
+        Ok((id, CommandId(number.parse().map_err(none)?)))
+    }
+}
+
+impl FromPath for (EnvironmentId, String) {
+    type Raw = (String, String);
+
+    fn from_path((id, path): (String, String)) -> Result<Self, Failure> {
+        Ok((EnvironmentId::from_path(id)?, path))
+    }
+}

@@ -1,0 +1,108 @@
+//! The HTTP interface: routes, and what all of them have in common.
+
+mod artifacts;
+pub mod auth;
+mod body;
+mod builds;
+mod discovery;
+mod environments;
+mod error;
+mod exec;
+mod extract;
+mod files;
+mod import;
+mod media;
+mod objects;
+mod sessions;
+#[cfg(test)]
+mod tests;
+
+use crate::app::App;
+use crate::failure::{Code, Failure};
+use axum::Router;
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use std::sync::Arc;
+use tower_http::catch_panic::CatchPanicLayer;
+
+/// The version of the protocol this server speaks.
+pub const PROTOCOL_VERSION: &str = "2026-09-28";
+const VERSION_HEADER: &str = "uhp-version";
+
+/// All routes.
+pub fn router(app: Arc<App>) -> Router {
+    let environments = Router::new()
+        .route("/", post(environments::create).get(environments::list))
+        .route(
+            "/{id}",
+            get(environments::show).put(environments::update).delete(environments::delete),
+        )
+        .route("/{id}/files", get(files::tree))
+        .route("/{id}/files/{*path}", get(files::read).put(files::write).delete(files::remove))
+        .route("/{id}/directories", post(files::make_directory))
+        .route("/{id}/import", post(import::import))
+        .route("/{id}/build", post(builds::start))
+        .route("/{id}/builds/{number}", get(builds::show))
+        .route("/{id}/versions", get(builds::versions))
+        .route("/{id}/versions/{number}/activate", post(builds::activate));
+    let vendor = Router::new()
+        .route("/environments/{id}/builds/{number}/log", get(builds::log))
+        .route("/environments/{id}/versions/{number}/verify", post(builds::verify))
+        .route("/sessions", post(sessions::create).get(sessions::list))
+        .route("/sessions/{id}/isolation", get(sessions::isolation))
+        .route("/sessions/{id}/exec", post(exec::start))
+        .route("/sessions/{id}/exec/{number}", get(exec::show))
+        .route("/sessions/{id}/exec/{number}/output", get(exec::output))
+        .route("/sessions/{id}/exec/{number}/cancel", post(exec::cancel));
+    Router::new()
+        .nest("/v1/environments", environments)
+        .nest("/v1/hangar", vendor)
+        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/sessions/{id}", get(sessions::show).delete(sessions::delete))
+        .route("/v1/sessions/{id}/files", get(artifacts::list))
+        .route("/v1/containers/{container}/files/{file}/content", get(artifacts::content))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), auth::authenticate))
+        .route("/v1/uhp", get(discovery::show))
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_route)
+        .layer(middleware::from_fn(negotiate_version))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(name_version))
+        // Bodies are bounded where they are read.
+        .layer(axum::extract::DefaultBodyLimit::disable())
+        .with_state(app)
+}
+
+async fn no_route() -> Failure {
+    Failure::new(Code::RouteNotFound, "there is no such endpoint")
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands the payload over")]
+fn panicked(_payload: Box<dyn std::any::Any + Send>) -> Response {
+    // The panic hook has printed where; the payload can hold anything.
+    Failure::new(Code::Internal, "the request failed").into_response()
+}
+
+/// Refuses a version of the protocol that is not spoken here.
+async fn negotiate_version(request: Request, next: Next) -> Response {
+    let wanted = request.headers().get(VERSION_HEADER);
+    if wanted.is_some_and(|wanted| wanted != PROTOCOL_VERSION) {
+        return Failure::new(
+            Code::UnsupportedProtocolVersion,
+            "this server does not speak that version of the protocol",
+        )
+        .with_detail(serde_json::json!({ "supported": [PROTOCOL_VERSION] }))
+        .into_response();
+    }
+    next.run(request).await
+}
+
+/// Every answer says which version of the protocol it is in.
+async fn name_version(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(PROTOCOL_VERSION));
+    response
+}

@@ -1,0 +1,143 @@
+//! The objects of the protocol, from what is stored.
+
+use crate::store::{CommandRow, EnvironmentRow, SessionRow, VersionRow, VersionStatus};
+use hangar_runtime::plan::ENVIRONMENTS_DIR;
+use hangar_runtime::wire::warden::{CommandEnd, EndCause, ExitStatus};
+use serde_json::{Value, json};
+
+/// An environment with its versions, the newest first.
+pub(super) fn environment(
+    row: &EnvironmentRow,
+    versions: &[VersionRow],
+    source: (u64, u64),
+) -> Value {
+    let active = row.active.and_then(|number| versions.iter().find(|v| v.number == number));
+    json!({
+        "id": row.id,
+        "object": "environment",
+        "name": row.name,
+        "slug": row.slug,
+        "description": row.description,
+        "entry": row.entry,
+        "status": status(row, versions),
+        "mount": format!("{ENVIRONMENTS_DIR}/{}", row.slug),
+        "version": row.active,
+        "latestVersion": versions.first().map(|version| version.number),
+        "files": { "count": source.0, "bytes": source.1 },
+        "packages": active.map(|version| version.packages.clone()).unwrap_or_default(),
+        "versions": versions.iter().map(version).collect::<Vec<_>>(),
+        "build": versions.first().map(version),
+        "declared": row.declared,
+        "runtime": { "python": row.python },
+        "createdAt": row.created_ms,
+        "updatedAt": row.updated_ms,
+    })
+}
+
+/// `building` while any build runs; `failed` only when nothing is active.
+fn status(row: &EnvironmentRow, versions: &[VersionRow]) -> &'static str {
+    if versions.iter().any(|version| version.status == VersionStatus::Building) {
+        "building"
+    } else if row.active.is_some() {
+        "ready"
+    } else if versions.is_empty() {
+        "empty"
+    } else {
+        "failed"
+    }
+}
+
+/// A version in a list.
+pub(super) fn version(row: &VersionRow) -> Value {
+    json!({
+        "version": row.number,
+        "status": row.status.as_str(),
+        "started_at": row.started_s,
+        "finished_at": row.finished_s,
+        "error": row.error,
+        "files": row.files,
+        "bytes": row.bytes,
+        "packages": row.packages.len(),
+        "source_digest": row.source_digest,
+        "root_digest": row.root_digest,
+        "toolchain": row.toolchain,
+    })
+}
+
+/// The record of a build, with its log so far.
+pub(super) fn build(row: &VersionRow, log: &str) -> Value {
+    json!({
+        "id": row.environment,
+        "object": "environment.build",
+        "version": row.number,
+        "status": row.status.as_str(),
+        "started_at": row.started_s,
+        "finished_at": row.finished_s,
+        "error": row.error,
+        "stage": row.stage,
+        "log": log,
+        "packages": row.packages,
+        "files": row.files,
+        "bytes": row.bytes,
+        "source_digest": row.source_digest,
+        "root_digest": row.root_digest,
+        "toolchain": row.toolchain,
+    })
+}
+
+/// A session.
+pub(super) fn session(row: &SessionRow, running: bool) -> Value {
+    let environment = row.environment.as_ref();
+    json!({
+        "id": row.id,
+        "object": "session",
+        "status": if running { "running" } else { "stopped" },
+        "environment": environment.map(|(id, _, _)| id),
+        "environment_version": environment.map(|(_, version, _)| version),
+        "mount": environment.map(|(_, _, slug)| format!("{ENVIRONMENTS_DIR}/{slug}")),
+        "network": row.network,
+        "limits": row.limits,
+        "container_id": container_id(row),
+        "created_at": row.created_ms / 1000,
+        "updated_at": row.updated_ms / 1000,
+    })
+}
+
+/// The file namespace of a session.
+pub(super) fn container_id(row: &SessionRow) -> String {
+    format!("cntr_{}", row.id.as_str().trim_start_matches("hsess"))
+}
+
+/// A command, with the end that is known.
+pub(super) fn command(row: &CommandRow, end: Option<CommandEnd>) -> Value {
+    let mut object = json!({
+        "id": row.number,
+        "object": "hangar.command",
+        "session": row.session,
+        "command": row.program,
+        "status": if end.is_some() { "ended" } else { "running" },
+        "started_at_ms": row.started_ms,
+        "ended_at_ms": row.ended_ms,
+    });
+    if let Some(end) = end {
+        let (field, value) = match end.status {
+            ExitStatus::Code(code) => ("exit_code", i32::from(code)),
+            ExitStatus::Signal(signal) => ("signal", signal),
+            ExitStatus::NotExecuted(errno) => ("not_executed", errno),
+        };
+        object[field] = json!(value);
+        object["cause"] = json!(cause(end.cause));
+        object["pids_limit_hit"] = json!(end.pids_limit_hit);
+    }
+    object
+}
+
+fn cause(cause: EndCause) -> &'static str {
+    match cause {
+        EndCause::Own => "own",
+        EndCause::Cancelled => "cancelled",
+        EndCause::Timeout => "timeout",
+        EndCause::OutOfMemory => "out_of_memory",
+        EndCause::SessionEnded => "session_ended",
+    }
+}

@@ -1,0 +1,160 @@
+//! What every part of the API process works with.
+
+use crate::api::auth::Tokens;
+use crate::config::Config;
+use crate::environments::build::log::GrowingLogs;
+use crate::environments::locks::SourceLocks;
+use crate::environments::source::Sources;
+use crate::environments::toolchain::Toolchain;
+use crate::sessions::isolation::Isolations;
+use crate::store::Store;
+use crate::warden_client::WardenClient;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// The parts of the process. There is one, shared by all requests.
+#[derive(Debug)]
+pub struct App {
+    /// The operator's configuration.
+    pub config: Config,
+    /// Where the API's own files are.
+    pub files: ApiFiles,
+    /// What survives a restart.
+    pub store: Store,
+    /// The way to the warden.
+    pub warden: WardenClient,
+    /// The sessions that run.
+    pub isolations: Arc<Isolations>,
+    /// The editable files of environments.
+    pub sources: Sources,
+    /// Who may change a source now.
+    pub locks: SourceLocks,
+    /// The logs of builds that run.
+    pub logs: GrowingLogs,
+    /// When the last request was.
+    pub activity: Activity,
+    /// What the host offers to builds and sessions.
+    pub toolchain: Toolchain,
+    /// Who may ask over the network.
+    pub tokens: Tokens,
+    /// How many builds run at once.
+    pub build_slots: Arc<Semaphore>,
+}
+
+/// When clients asked for something.
+#[derive(Debug, Default)]
+pub struct Activity {
+    state: Mutex<(usize, Option<Instant>)>,
+}
+
+impl Activity {
+    /// A request begins; it ends when the answer is dropped.
+    pub fn begin(app: &Arc<App>) -> Request {
+        app.activity.change(1);
+        Request { app: Arc::clone(app) }
+    }
+
+    /// A request runs, or one ended less than this ago.
+    #[must_use]
+    pub fn within(&self, time: Duration) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 > 0 || state.1.is_some_and(|last| last.elapsed() < time)
+    }
+
+    fn change(&self, by: isize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        *state = (state.0.saturating_add_signed(by), Some(Instant::now()));
+    }
+}
+
+/// A request that runs.
+#[derive(Debug)]
+pub struct Request {
+    app: Arc<App>,
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.app.activity.change(-1);
+    }
+}
+
+/// The API's own directory.
+#[derive(Debug, Clone)]
+pub struct ApiFiles {
+    /// `DIR/api`, or where it is bound to.
+    pub root: PathBuf,
+}
+
+impl ApiFiles {
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.root.join("db.sqlite")
+    }
+
+    /// One directory for each environment.
+    #[must_use]
+    pub fn sources(&self) -> PathBuf {
+        self.root.join("sources")
+    }
+
+    /// Uploads on their way to the worker.
+    #[must_use]
+    pub fn uploads(&self) -> PathBuf {
+        self.root.join("uploads")
+    }
+
+    /// The directory of an environment's build logs.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+}
+
+/// The time as the protocol writes it in objects: milliseconds since 1970.
+#[must_use]
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    i64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The time as the protocol writes it in builds: seconds since 1970.
+#[must_use]
+pub fn now_s() -> i64 {
+    now_ms() / 1000
+}
+
+/// 32 hexadecimal digits nobody can guess, for ids.
+///
+/// # Panics
+/// When the kernel gives no random bytes, which it does from early boot on.
+#[must_use]
+pub fn random_hex() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    hex(&bytes)
+}
+
+/// Bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes everything");
+        text
+    })
+}
+
+/// Runs blocking work on the bounded pool of the runtime.
+///
+/// # Panics
+/// When the work panics.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

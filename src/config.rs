@@ -1,0 +1,170 @@
+//! The operator's configuration: `config.toml` in the state directory. Every key has a default.
+
+use hangar_runtime::plan::Limits;
+use serde::Deserialize;
+use std::path::Path;
+
+/// The whole configuration.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Bounds of what clients send.
+    pub uploads: Uploads,
+    /// How versions are built.
+    pub build: Build,
+    /// What sessions get where a request names nothing else.
+    pub session: Session,
+}
+
+/// Bounds of what clients send.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Uploads {
+    /// The largest single file of a source.
+    pub file_bytes_max: u64,
+    /// The largest archive as it is sent.
+    pub import_bytes_max: u64,
+    /// The most bytes an archive may unpack to.
+    pub unpacked_bytes_max: u64,
+    /// The most files and directories of a source.
+    pub entries_max: u64,
+    /// The largest JSON body.
+    pub json_bytes_max: usize,
+}
+
+impl Default for Uploads {
+    fn default() -> Self {
+        Self {
+            file_bytes_max: 256 << 20,
+            import_bytes_max: 2 << 30,
+            unpacked_bytes_max: 8 << 30,
+            entries_max: 200_000,
+            json_bytes_max: 1 << 20,
+        }
+    }
+}
+
+/// How versions are built.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Build {
+    /// Wall time of a whole build.
+    pub timeout_s: u64,
+    /// How long a step may print nothing.
+    pub silence_timeout_s: u64,
+    /// The most bytes of a build's log.
+    pub log_bytes_max: u64,
+    /// How many builds run at once; others wait.
+    pub parallel_max: usize,
+    /// What a build can use up.
+    pub limits: LimitsConfig,
+    /// Where pip finds packages; pip's own default when absent.
+    pub pip_index_url: Option<String>,
+    /// Where npm finds packages; npm's own default when absent.
+    pub npm_registry: Option<String>,
+}
+
+impl Default for Build {
+    fn default() -> Self {
+        Self {
+            timeout_s: 1800,
+            silence_timeout_s: 600,
+            log_bytes_max: 16 << 20,
+            parallel_max: 4,
+            limits: LimitsConfig::default(),
+            pip_index_url: None,
+            npm_registry: None,
+        }
+    }
+}
+
+/// What sessions get where a request names nothing else.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Session {
+    /// Seconds without a command after which a session's isolation ends; its files stay.
+    pub idle_timeout_s: u64,
+    /// What a session can use up.
+    pub limits: LimitsConfig,
+    /// The most files a listing of artifacts reports.
+    pub artifacts_max: usize,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self { idle_timeout_s: 1800, limits: LimitsConfig::default(), artifacts_max: 20_000 }
+    }
+}
+
+/// Limits of a session, each optional.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Processes and threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids_max: Option<u32>,
+    /// Memory in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_max: Option<u64>,
+    /// Thousandths of one CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_millis_max: Option<u32>,
+    /// Open files of each process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files_max: Option<u32>,
+    /// The largest file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_bytes_max: Option<u64>,
+    /// Bytes of each tmpfs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tmpfs_bytes_max: Option<u64>,
+}
+
+impl LimitsConfig {
+    /// These limits, with `base` where nothing is said.
+    #[must_use]
+    pub fn over(&self, base: Limits) -> Limits {
+        Limits {
+            pids_max: self.pids_max.unwrap_or(base.pids_max),
+            memory_bytes_max: self.memory_bytes_max.unwrap_or(base.memory_bytes_max),
+            cpu_millis_max: self.cpu_millis_max.unwrap_or(base.cpu_millis_max),
+            open_files_max: self.open_files_max.unwrap_or(base.open_files_max),
+            file_bytes_max: self.file_bytes_max.unwrap_or(base.file_bytes_max),
+            tmpfs_bytes_max: self.tmpfs_bytes_max.unwrap_or(base.tmpfs_bytes_max),
+        }
+    }
+}
+
+impl Config {
+    /// Reads `config.toml` of a directory; without the file everything is at its default.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a key is unknown or has the wrong type.
+    pub fn read(directory: &Path) -> Result<Self, String> {
+        match std::fs::read_to_string(directory.join("config.toml")) {
+            Ok(text) => {
+                toml::from_str(&text).map_err(|error| format!("config.toml is not valid: {error}"))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(format!("config.toml cannot be read: {error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_are_not_known_are_refused() {
+        assert!(toml::from_str::<Config>("[build]\ntimeout_s = 5").is_ok());
+        assert!(toml::from_str::<Config>("[build]\ntimeout = 5").is_err());
+    }
+
+    #[test]
+    fn named_limits_replace_the_defaults_and_only_those() {
+        let limits: LimitsConfig = serde_json::from_str(r#"{"pids_max": 64}"#).unwrap();
+        let over = limits.over(Limits::default());
+        assert_eq!(over, Limits { pids_max: 64, ..Limits::default() });
+    }
+}

@@ -1,0 +1,206 @@
+//! What a build runs, in order, from what the manifests declare.
+
+use super::super::manifests::Manifests;
+use super::super::node::Node;
+use super::super::python::{Project, Python};
+use super::super::reuse::{BUILD_TOOLS, Reuse};
+use crate::sessions::presets::Purpose;
+use crate::store::Parts;
+
+/// The stage a build is in, as the protocol names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The source is copied.
+    CopyingFiles,
+    /// pip installs.
+    PythonPackages,
+    /// npm installs.
+    NodePackages,
+    /// The project's own script runs.
+    SetupScript,
+    /// The version is frozen.
+    Finishing,
+}
+
+impl Stage {
+    /// As the record of the build has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CopyingFiles => "copying files",
+            Self::PythonPackages => "python packages",
+            Self::NodePackages => "node packages",
+            Self::SetupScript => "setup.sh",
+            Self::Finishing => "finishing",
+        }
+    }
+}
+
+/// What becomes of the build when a step fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The build fails.
+    Fail,
+    /// The build goes on.
+    Ignore,
+    /// This step runs instead.
+    Instead(Box<Step>),
+}
+
+/// One command of a build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The stage it belongs to.
+    pub stage: Stage,
+    /// What the log and the reason of a failure call it.
+    pub title: String,
+    /// The program and its arguments.
+    pub arguments: Vec<String>,
+    /// Variables over the presets.
+    pub variables: Vec<(&'static str, String)>,
+    /// Which presets.
+    pub purpose: Purpose,
+    /// What becomes of the build when it fails.
+    pub on_failure: OnFailure,
+}
+
+/// Everything a build runs after the source is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipe {
+    /// Installs what is kept; left out when it is taken from an earlier build.
+    pub kept: Vec<Step>,
+    /// Runs in every build.
+    pub always: Vec<Step>,
+    /// What the version has afterwards.
+    pub parts: Parts,
+}
+
+/// What a build runs for a project at `mount`.
+#[must_use]
+pub fn recipe(
+    manifests: &Manifests,
+    reuse: Option<&Reuse>,
+    python: Option<&str>,
+    mount: &str,
+) -> Recipe {
+    let mut recipe = Recipe { kept: Vec::new(), always: Vec::new(), parts: Parts::default() };
+    let mut last = Vec::new();
+    if let Some(wanted) = &manifests.python {
+        recipe.parts.venv = true;
+        let kept = reuse.is_some_and(|reuse| reuse.python);
+        let steps = if kept { &mut recipe.kept } else { &mut recipe.always };
+        python_packages(wanted, python, mount, kept, steps);
+        if let Some(project) = &wanted.project {
+            project_itself(project, mount, kept, &mut last);
+        }
+    }
+    if let Some(wanted) = &manifests.node {
+        recipe.parts.node_modules = true;
+        let kept = reuse.is_some_and(|reuse| reuse.node);
+        node_packages(wanted, if kept { &mut recipe.kept } else { &mut recipe.always });
+    }
+    recipe.always.extend(last);
+    if manifests.setup {
+        let mut step = step(Stage::SetupScript, "setup.sh", &["bash", "setup.sh"]);
+        step.purpose = Purpose::Setup;
+        recipe.always.push(step);
+    }
+    if recipe.parts.venv {
+        recipe.always.push(compile(mount));
+    }
+    recipe
+}
+
+fn step(stage: Stage, title: &str, arguments: &[&str]) -> Step {
+    Step {
+        stage,
+        title: title.to_owned(),
+        arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+        variables: Vec::new(),
+        purpose: Purpose::Installer,
+        on_failure: OnFailure::Fail,
+    }
+}
+
+/// pip as a script, not as `python -m pip`, which would look for its modules in the project.
+fn pip(mount: &str, arguments: &[&str]) -> Step {
+    let title = format!("pip {}", arguments.join(" "));
+    let program = format!("{mount}/.venv/bin/pip");
+    step(Stage::PythonPackages, &title, &[&[program.as_str()], arguments].concat())
+}
+
+fn python_packages(
+    wanted: &Python,
+    version: Option<&str>,
+    mount: &str,
+    kept: bool,
+    steps: &mut Vec<Step>,
+) {
+    let program = version.map_or("python3".to_owned(), |minor| format!("python{minor}"));
+    let venv = format!("{mount}/.venv");
+    let title = format!("{program} -m venv .venv");
+    steps.push(step(Stage::PythonPackages, &title, &[&program, "-I", "-m", "venv", &venv]));
+    if wanted.requirements {
+        steps.push(pip(mount, &["install", "-r", "requirements.txt"]));
+    }
+    if let (true, Some(project)) = (kept, &wanted.project) {
+        let dependencies: Vec<_> =
+            project.dependencies.iter().flatten().map(String::as_str).collect();
+        if !dependencies.is_empty() {
+            steps.push(pip(mount, &[&["install"], &dependencies[..]].concat()));
+        }
+        let requires: Vec<_> = project.build_requires.iter().map(String::as_str).collect();
+        let mut tools =
+            pip(mount, &[&["install", "--target", BUILD_TOOLS], &requires[..]].concat());
+        tools.on_failure = OnFailure::Ignore;
+        steps.push(tools);
+    }
+    if !wanted.declared.is_empty() {
+        let declared: Vec<_> = wanted.declared.iter().map(String::as_str).collect();
+        steps.push(pip(mount, &[&["install"], &declared[..]].concat()));
+    }
+}
+
+/// The project itself is installed by every build: its files are what changes.
+fn project_itself(project: &Project, mount: &str, kept: bool, steps: &mut Vec<Step>) {
+    if !kept || project.dependencies.is_none() {
+        steps.push(pip(mount, &["install", "."]));
+        return;
+    }
+    let tools = format!("{mount}/{BUILD_TOOLS}");
+    let mut quick = pip(mount, &["install", "--no-deps", "--no-build-isolation", "."]);
+    quick.variables = vec![
+        ("PYTHONPATH", tools.clone()),
+        ("PATH", format!("{tools}/bin:{mount}/.venv/bin:/usr/local/bin:/usr/bin:/bin")),
+    ];
+    // A build backend can ask for more than `build-system.requires` says.
+    quick.on_failure = OnFailure::Instead(Box::new(pip(mount, &["install", "--no-deps", "."])));
+    steps.push(quick);
+    steps.push(step(Stage::PythonPackages, "rm build tools", &["rm", "-rf", &tools]));
+}
+
+fn node_packages(wanted: &Node, steps: &mut Vec<Step>) {
+    if wanted.manifest {
+        let verb = if wanted.locked { "ci" } else { "install" };
+        steps.push(step(Stage::NodePackages, &format!("npm {verb}"), &["npm", verb]));
+    }
+    if !wanted.declared.is_empty() {
+        let declared: Vec<_> = wanted.declared.iter().map(String::as_str).collect();
+        let arguments = [&["npm", "install", "--no-save"], &declared[..]].concat();
+        steps.push(step(Stage::NodePackages, &arguments.join(" "), &arguments));
+    }
+}
+
+/// Compiles the project's own modules: no session can write the result beside them.
+fn compile(mount: &str) -> Step {
+    let python = format!("{mount}/.venv/bin/python");
+    let left_out = r"/\.venv/|/node_modules/";
+    let arguments = [&python, "-I", "-m", "compileall", "-qq", "-x", left_out, mount];
+    let mut step = step(Stage::Finishing, "python -m compileall", &arguments);
+    step.on_failure = OnFailure::Ignore;
+    step
+}
+
+#[cfg(test)]
+#[path = "recipe_tests.rs"]
+mod tests;

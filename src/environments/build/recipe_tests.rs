@@ -1,0 +1,86 @@
+use super::*;
+use crate::environments::{manifests, reuse};
+use crate::store::Declared;
+
+const MOUNT: &str = "/env/x";
+
+fn titles(steps: &[Step]) -> Vec<&str> {
+    steps.iter().map(|step| step.title.as_str()).collect()
+}
+
+fn made(files: &[(&str, &str)], declared: Declared) -> Recipe {
+    let read = |name: &str| {
+        files.iter().find(|(path, _)| *path == name).map(|(_, text)| text.as_bytes().to_vec())
+    };
+    let manifests = manifests::detect(&read, &declared);
+    let reuse = reuse::decide(&manifests, "t", &[]).reuse;
+    recipe(&manifests, reuse.as_ref(), None, MOUNT)
+}
+
+#[test]
+fn setup_runs_last_of_the_project_and_is_never_kept() {
+    let files = [
+        ("requirements.txt", ""),
+        ("package.json", "{}"),
+        ("package-lock.json", "{}"),
+        ("setup.sh", ""),
+    ];
+    let recipe = made(&files, Declared::default());
+    assert_eq!(
+        titles(&recipe.kept),
+        ["python3 -m venv .venv", "pip install -r requirements.txt", "npm ci"]
+    );
+    assert_eq!(titles(&recipe.always), ["setup.sh", "python -m compileall"]);
+    assert_eq!(recipe.parts, Parts { venv: true, node_modules: true });
+}
+
+#[test]
+fn a_project_is_installed_by_every_build_without_its_kept_dependencies() {
+    let pyproject =
+        "[project]\nname='x'\ndependencies=['numpy']\n[build-system]\nrequires=['hatchling']";
+    let recipe = made(&[("pyproject.toml", pyproject)], Declared::default());
+    assert_eq!(
+        titles(&recipe.kept),
+        [
+            "python3 -m venv .venv",
+            "pip install numpy",
+            "pip install --target .hangar-build hatchling"
+        ]
+    );
+    let quick = &recipe.always[0];
+    assert_eq!(quick.title, "pip install --no-deps --no-build-isolation .");
+    let OnFailure::Instead(other) = &quick.on_failure else { panic!("no other way") };
+    assert_eq!(other.title, "pip install --no-deps .");
+    assert_eq!(recipe.always[1].arguments, ["rm", "-rf", "/env/x/.hangar-build"]);
+}
+
+#[test]
+fn what_cannot_be_kept_is_installed_by_every_build() {
+    let dynamic = "[project]\nname='x'\ndynamic=['dependencies']";
+    let recipe = made(&[("pyproject.toml", dynamic)], Declared::default());
+    assert!(recipe.kept.is_empty());
+    let expected = ["python3 -m venv .venv", "pip install .", "python -m compileall"];
+    assert_eq!(titles(&recipe.always), expected);
+}
+
+#[test]
+fn declared_packages_come_after_the_manifests() {
+    let declared = Declared { pip: vec!["a".into()], npm: vec!["b".into()], apt: vec![] };
+    let recipe = made(&[("requirements.txt", ""), ("package.json", "{}")], declared);
+    assert_eq!(
+        titles(&recipe.kept),
+        [
+            "python3 -m venv .venv",
+            "pip install -r requirements.txt",
+            "pip install a",
+            "npm install",
+            "npm install --no-save b"
+        ]
+    );
+}
+
+#[test]
+fn nothing_declared_runs_nothing() {
+    let recipe = made(&[("run.sh", "")], Declared::default());
+    assert!(recipe.kept.is_empty() && recipe.always.is_empty());
+}

@@ -1,0 +1,305 @@
+//! The order of things in a build.
+
+use super::finish::Frozen;
+use super::log::BuildLog;
+use super::recipe::{self, Recipe, Stage};
+use crate::app::{App, blocking, now_s};
+use crate::environments::manifests::{self, MANIFEST_BYTES_MAX, Manifests};
+use crate::environments::reuse::{self, Decision, Reuse};
+use crate::environments::source::Source;
+use crate::environments::toolchain::ToolchainId;
+use crate::failure::Failure;
+use crate::sessions::isolation::is_not_found;
+use crate::sessions::service::failure;
+use crate::store::{EnvironmentRow, FinishedVersion, StoreError};
+use crate::warden_client::{EgressRefusal, WardenError};
+use hangar_runtime::ids::{DependencyKey, SessionId, VersionNumber};
+use hangar_runtime::plan::{
+    DEPENDENCIES_DIR, ENVIRONMENTS_DIR, Environment, Limits, Network, Plan, Profile, SOURCE_DIR,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::broadcast;
+
+/// Why a build failed: a public sentence, and the chain of causes for the log of the server.
+#[derive(Debug)]
+pub struct BuildError {
+    /// One sentence without host paths.
+    pub reason: String,
+    /// More, for the server's log.
+    pub cause: Option<String>,
+}
+
+impl BuildError {
+    /// A failure the owner can understand from the sentence alone.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), cause: None }
+    }
+}
+
+impl From<Failure> for BuildError {
+    fn from(failure: Failure) -> Self {
+        Self { reason: failure.message, cause: failure.cause }
+    }
+}
+
+impl From<StoreError> for BuildError {
+    fn from(error: StoreError) -> Self {
+        Failure::internal("storing the build", error).into()
+    }
+}
+
+impl From<std::io::Error> for BuildError {
+    fn from(error: std::io::Error) -> Self {
+        Failure::internal("writing the build's log", error).into()
+    }
+}
+
+/// One build, from its number to its version.
+#[derive(Debug)]
+pub struct Build {
+    pub(super) app: Arc<App>,
+    pub(super) environment: EnvironmentRow,
+    pub(super) number: VersionNumber,
+    pub(super) session: SessionId,
+    pub(super) network: Network,
+    pub(super) deadline: Instant,
+    pub(super) refusals: broadcast::Receiver<EgressRefusal>,
+    /// The first target the build could not reach, for the reason of a failure.
+    pub(super) refused: Option<String>,
+    pub(super) commands: u32,
+    pub(super) stage: Stage,
+}
+
+/// What the source says, and what follows for this build.
+struct Prepared {
+    digest: String,
+    toolchain: ToolchainId,
+    decision: Decision,
+    recipe: Recipe,
+}
+
+impl Build {
+    /// A build that was stored and has not begun.
+    #[must_use]
+    pub fn new(
+        app: Arc<App>,
+        environment: EnvironmentRow,
+        number: VersionNumber,
+        session: SessionId,
+        network: Network,
+    ) -> Self {
+        let deadline = Instant::now() + Duration::from_secs(app.config.build.timeout_s);
+        let refusals = app.warden.refusals();
+        Self {
+            app,
+            environment,
+            number,
+            session,
+            network,
+            deadline,
+            refusals,
+            refused: None,
+            commands: 0,
+            stage: Stage::CopyingFiles,
+        }
+    }
+
+    /// Runs it to its end, and records what came of it.
+    pub async fn run(mut self) {
+        let (app, id, number) = (self.app.clone(), self.environment.id.clone(), self.number);
+        let slots = Arc::clone(&app.build_slots);
+        let _slot = slots.acquire_owned().await.expect("the slots are never closed");
+        self.deadline = Instant::now() + Duration::from_secs(app.config.build.timeout_s);
+        let outcome = self.make().await;
+        let stored = match outcome {
+            Ok(finished) => app.store.finish_build(&id, number, finished).await,
+            Err(mut error) => {
+                if let Some(refused) = &self.refused {
+                    error.reason = format!("{}; the build {refused}", error.reason);
+                }
+                let cause = error.cause.as_deref().unwrap_or("no more is known");
+                tracing::info!("version {number} of {id} failed: {}: {cause}", error.reason);
+                app.store.fail_build(&id, number, &error.reason, now_s()).await
+            }
+        };
+        // What cannot be stored now is found unfinished by the next start.
+        if let Err(error) = stored {
+            tracing::error!("the end of version {number} of {id} was not stored: {error}");
+        }
+        let failed = app
+            .store
+            .environment(&self.environment.scope, &id)
+            .await
+            .is_ok_and(|row| row.is_none_or(|row| row.active != Some(number)));
+        let cleaned = if failed {
+            super::clean_up(&app, &id, number, &self.session).await
+        } else {
+            self.remove_session().await
+        };
+        if let Err(error) = cleaned {
+            tracing::error!("what is left of version {number} of {id} was not noted: {error}");
+        }
+    }
+
+    async fn remove_session(&self) -> Result<(), StoreError> {
+        self.app.store.add_garbage("session", self.session.as_str()).await?;
+        crate::sessions::sweep::remove_garbage(&self.app).await;
+        self.app.isolations.forget(&self.session);
+        Ok(())
+    }
+
+    async fn make(&mut self) -> Result<FinishedVersion, BuildError> {
+        let config = &self.app.config.build;
+        let logs = &self.app.logs;
+        let (id, number) = (&self.environment.id, self.number);
+        let log = logs.begin(&self.app.files.logs(), id, number, config.log_bytes_max)?;
+        let began = Instant::now();
+        let outcome = self.make_logged(&log).await;
+        // No process of a build outlives it, whatever came of it.
+        let stopped = self.app.isolations.stop(&self.session).await;
+        let seconds = began.elapsed().as_secs_f64();
+        match &outcome {
+            Ok(_) => log.note(&format!("version {number} is ready after {seconds:.1} s")).await?,
+            Err(error) => log.note(&format!("failed: {}", error.reason)).await?,
+        }
+        if let Err(error) = stopped {
+            tracing::warn!("the session of a build was not ended: {error}");
+        }
+        outcome
+    }
+
+    async fn make_logged(&mut self, log: &BuildLog) -> Result<FinishedVersion, BuildError> {
+        let prepared = self.copy_files(log).await?;
+        let kept = self.install_kept(&prepared, log).await?;
+        for step in &prepared.recipe.always {
+            self.run_step(step, prepared.recipe.parts, log).await?;
+        }
+        self.enter(Stage::Finishing).await?;
+        let packages = self.packages(prepared.recipe.parts).await?;
+        let Frozen { outcome } =
+            self.freeze(&prepared.digest, &prepared.toolchain.text(), kept, log).await?;
+        Ok(FinishedVersion {
+            finished_s: now_s(),
+            source_digest: prepared.digest,
+            toolchain: prepared.toolchain.text(),
+            inputs: super::inputs(&self.app, &self.environment, self.network),
+            root_digest: outcome.root_digest,
+            packages,
+            parts: prepared.recipe.parts,
+            files: outcome.files,
+            bytes: outcome.bytes,
+        })
+    }
+
+    /// Reads the source and copies it into the build; nobody changes it meanwhile.
+    async fn copy_files(&mut self, log: &BuildLog) -> Result<Prepared, BuildError> {
+        let locks = self.app.clone();
+        let _copying = locks.locks.copying(&self.environment.id).await;
+        let prepared = self.prepare().await?;
+        for (manager, why) in &prepared.decision.never {
+            log.note(&format!("packages of {manager} are not kept for later builds: {why}"))
+                .await?;
+        }
+        self.launch(prepared.decision.reuse.as_ref()).await?;
+        log.note("copying the files of the project").await?;
+        let mount = self.mount();
+        self.copy_tree(SOURCE_DIR, &mount, crate::environments::LEFT_OUT, log).await?;
+        Ok(prepared)
+    }
+
+    async fn prepare(&self) -> Result<Prepared, BuildError> {
+        let toolchain = self.app.toolchain.id().await;
+        let path = self.app.sources.path(&self.environment.id);
+        let declared = self.environment.declared.clone();
+        let read = blocking(move || -> Result<(String, Manifests), Failure> {
+            let source = Source::at(&path)
+                .map_err(|errno| Failure::internal("opening the source", errno))?;
+            let files = |name: &str| source.read_small(name, MANIFEST_BYTES_MAX);
+            Ok((source.digest()?, manifests::detect(&files, &declared)))
+        });
+        let (digest, manifests) = read.await?;
+        let python = self.environment.python.as_deref();
+        let mut settings = super::settings(&self.app).to_vec();
+        settings.push(python.unwrap_or_default());
+        let decision = reuse::decide(&manifests, &toolchain.text(), &settings);
+        let recipe = recipe::recipe(&manifests, decision.reuse.as_ref(), python, &self.mount());
+        Ok(Prepared { digest, toolchain, decision, recipe })
+    }
+
+    /// Starts the build's session, with kept dependencies where there are some.
+    async fn launch(&self, reuse: Option<&Reuse>) -> Result<(), BuildError> {
+        let id = &self.environment.id;
+        if let Some(reuse) = reuse
+            && self.app.store.has_dependencies(id, &reuse.key).await?
+        {
+            match self.app.isolations.launch(self.plan(Some(reuse.key.clone()))).await {
+                Ok(_) => return Ok(()),
+                // They were removed behind our back; they are installed again.
+                Err(error) if is_not_found(&error) => {
+                    self.app.store.forget_dependencies(id, &reuse.key).await?;
+                }
+                Err(error) => return Err(launch_failed(&error)),
+            }
+        }
+        let launched = self.app.isolations.launch(self.plan(None)).await;
+        launched.map(drop).map_err(|error| launch_failed(&error))
+    }
+
+    fn plan(&self, dependencies: Option<DependencyKey>) -> Plan {
+        Plan {
+            session: self.session.clone(),
+            profile: Profile::Build,
+            environment: Environment::Staging {
+                id: self.environment.id.clone(),
+                slug: self.environment.slug.clone(),
+                dependencies,
+            },
+            network: self.network,
+            limits: self.app.config.build.limits.over(Limits::default()),
+        }
+    }
+
+    /// Takes dependencies from an earlier build, or installs them and keeps them. The answer is
+    /// the key under which they lie, if any do.
+    async fn install_kept(
+        &mut self,
+        prepared: &Prepared,
+        log: &BuildLog,
+    ) -> Result<Option<DependencyKey>, BuildError> {
+        let Some(reuse) = &prepared.decision.reuse else { return Ok(None) };
+        let id = self.environment.id.clone();
+        if self.app.store.has_dependencies(&id, &reuse.key).await? {
+            log.note("taking the installed packages of an earlier build").await?;
+            let mount = self.mount();
+            self.copy_tree(DEPENDENCIES_DIR, &mount, &[], log).await?;
+            return Ok(Some(reuse.key.clone()));
+        }
+        for step in &prepared.recipe.kept {
+            self.run_step(step, prepared.recipe.parts, log).await?;
+        }
+        if !self.keep(reuse, log).await? {
+            return Ok(None);
+        }
+        self.app.store.keep_dependencies(&id, &reuse.key, now_s()).await?;
+        Ok(Some(reuse.key.clone()))
+    }
+
+    pub(super) async fn enter(&mut self, stage: Stage) -> Result<(), BuildError> {
+        if self.stage != stage {
+            self.stage = stage;
+            let (id, number) = (&self.environment.id, self.number);
+            self.app.store.set_stage(id, number, stage.name()).await?;
+        }
+        Ok(())
+    }
+
+    /// Where the project lies in the build and in every session.
+    pub(super) fn mount(&self) -> String {
+        format!("{ENVIRONMENTS_DIR}/{}", self.environment.slug)
+    }
+}
+
+fn launch_failed(error: &WardenError) -> BuildError {
+    failure("starting the build", error).into()
+}

@@ -1,0 +1,286 @@
+//! One command of a build: started, followed into the log, judged.
+
+use super::log::BuildLog;
+use super::recipe::{OnFailure, Step};
+use super::run::{Build, BuildError};
+use crate::failure::Failure;
+use crate::sessions::output::{Batch, Command};
+use crate::sessions::presets::{self, Purpose};
+use crate::sessions::service::{cancel, failure};
+use crate::store::{PackageRow, Parts};
+use hangar_runtime::ids::CommandId;
+use hangar_runtime::plan::HOME_DIR;
+use hangar_runtime::record::{Frame, Stream};
+use hangar_runtime::wire::warden::{CommandEnd, EndCause, Exec, ExitStatus, OutputLimit, Program};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::broadcast::error::RecvError;
+
+/// The most output that is read of a command whose output is data.
+const DATA_BYTES_MAX: usize = 8 << 20;
+
+/// Where the output of a command goes.
+enum Output<'a> {
+    Log(&'a BuildLog),
+    Data(&'a mut Vec<u8>),
+}
+
+impl Build {
+    /// Runs a step; what it prints is in the log.
+    pub(super) async fn run_step(
+        &mut self,
+        step: &Step,
+        parts: Parts,
+        log: &BuildLog,
+    ) -> Result<(), BuildError> {
+        self.enter(step.stage).await?;
+        let mut step = step;
+        loop {
+            log.note(&format!("$ {}", step.title)).await?;
+            let program = arguments(&step.arguments);
+            let environment = self.environment_of(step.purpose, parts, &step.variables);
+            let end = self.command(program, environment, Output::Log(log)).await?;
+            if end.status == ExitStatus::Code(0) {
+                return Ok(());
+            }
+            // Only a program that ended by itself says something about its step.
+            match (&step.on_failure, end.cause) {
+                (OnFailure::Ignore, EndCause::Own) => return Ok(()),
+                (OnFailure::Instead(other), EndCause::Own) => step = other,
+                _ => return Err(BuildError::new(self.reason(&step.title, end))),
+            }
+        }
+    }
+
+    /// Copies a tree inside the session, as the session's user.
+    pub(super) async fn copy_tree(
+        &mut self,
+        from: &str,
+        to: &str,
+        skip: &[&str],
+        log: &BuildLog,
+    ) -> Result<(), BuildError> {
+        let program = Program::CopyTree {
+            from: from.as_bytes().to_vec(),
+            to: to.as_bytes().to_vec(),
+            skip: skip.iter().map(|name| name.as_bytes().to_vec()).collect(),
+        };
+        let end = self.command(program, Vec::new(), Output::Log(log)).await?;
+        match end.status {
+            ExitStatus::Code(0) => Ok(()),
+            _ => Err(BuildError::new(self.reason("copying files", end))),
+        }
+    }
+
+    /// What is installed, as pip and npm tell. A list that cannot be had is empty.
+    pub(super) async fn packages(&mut self, parts: Parts) -> Result<Vec<PackageRow>, BuildError> {
+        let mut all = Vec::new();
+        if parts.venv {
+            let pip = format!("{}/.venv/bin/pip", self.mount());
+            let list = ["--exclude", "pip", "--format", "json"];
+            let output = self.data(&[&[pip.as_str(), "list"], &list[..]].concat(), parts).await?;
+            all.extend(pip_packages(&output));
+        }
+        if parts.node_modules {
+            let output = self.data(&["npm", "ls", "--json", "--depth=0"], parts).await?;
+            all.extend(npm_packages(&output));
+        }
+        Ok(all)
+    }
+
+    async fn data(&mut self, program: &[&str], parts: Parts) -> Result<Vec<u8>, BuildError> {
+        let mut bytes = Vec::new();
+        let program: Vec<_> = program.iter().map(|argument| (*argument).to_owned()).collect();
+        let environment = self.environment_of(Purpose::Installer, parts, &[]);
+        self.command(arguments(&program), environment, Output::Data(&mut bytes)).await?;
+        Ok(bytes)
+    }
+
+    fn environment_of(
+        &self,
+        purpose: Purpose,
+        parts: Parts,
+        more: &[(&'static str, String)],
+    ) -> Vec<Vec<u8>> {
+        let slug = Some(&self.environment.slug);
+        let mut variables = presets::variables(slug, parts, self.network, purpose);
+        let config = &self.app.config.build;
+        if let Some(index) = &config.pip_index_url {
+            variables.insert("PIP_INDEX_URL".to_owned(), index.clone());
+        }
+        if let Some(registry) = &config.npm_registry {
+            variables.insert("npm_config_registry".to_owned(), registry.clone());
+        }
+        variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        presets::as_environment(&variables)
+    }
+
+    async fn command(
+        &mut self,
+        program: Program,
+        environment: Vec<Vec<u8>>,
+        output: Output<'_>,
+    ) -> Result<CommandEnd, BuildError> {
+        self.commands += 1;
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        // The copy of the source makes the directory every later command runs in.
+        let directory = match program {
+            Program::CopyTree { .. } => HOME_DIR.to_owned(),
+            Program::Arguments(_) => self.mount(),
+        };
+        let exec = Exec {
+            session: self.session.clone(),
+            command: CommandId(self.commands),
+            program,
+            environment,
+            directory: directory.into_bytes(),
+            timeout_ms: Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1)),
+            output: OutputLimit::default(),
+        };
+        let command = self.app.isolations.exec(exec, None).await;
+        let command = command.map_err(|error| failure("starting a step of the build", &error))?;
+        self.follow(&command, output).await
+    }
+
+    /// Reads a command's output to its end. A command that prints nothing for too long is killed.
+    async fn follow(
+        &mut self,
+        command: &Arc<Command>,
+        mut output: Output<'_>,
+    ) -> Result<CommandEnd, BuildError> {
+        let silence = Duration::from_secs(self.app.config.build.silence_timeout_s);
+        let what = "reading the output of the build";
+        let mut follower =
+            command.follow().ok_or_else(|| Failure::internal(what, "there is no record"))?;
+        loop {
+            let mut next = pin!(follower.next());
+            let quiet_until = tokio::time::Instant::now() + silence;
+            let batch = loop {
+                tokio::select! {
+                    batch = &mut next => break batch,
+                    refusal = self.refusals.recv() => match refusal {
+                        Ok(refusal) => self.note_refusal(refusal, &output).await?,
+                        Err(RecvError::Lagged(_)) => {}
+                        Err(RecvError::Closed) => break (&mut next).await,
+                    },
+                    () = tokio::time::sleep_until(quiet_until) => {
+                        cancel(&self.app, &self.session, command.id()).await?;
+                        let seconds = silence.as_secs();
+                        let reason = format!("the build printed nothing for {seconds} s");
+                        return Err(BuildError::new(reason));
+                    }
+                }
+            };
+            match batch.map_err(|error| Failure::internal(what, error))? {
+                Batch::Frames(frames) => self.take(frames, &mut output).await?,
+                Batch::End { end, .. } => {
+                    while let Ok(refusal) = self.refusals.try_recv() {
+                        self.note_refusal(refusal, &output).await?;
+                    }
+                    return Ok(end);
+                }
+            }
+        }
+    }
+
+    async fn take(&self, frames: Vec<Frame>, output: &mut Output<'_>) -> Result<(), BuildError> {
+        match output {
+            Output::Log(log) => {
+                let bytes = frames.into_iter().flat_map(|frame| frame.bytes).collect();
+                log.append(bytes).await?;
+            }
+            Output::Data(data) => {
+                for frame in frames.into_iter().filter(|frame| frame.stream == Stream::Stdout) {
+                    if data.len() + frame.bytes.len() <= DATA_BYTES_MAX {
+                        data.extend(frame.bytes);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn note_refusal(
+        &mut self,
+        refusal: crate::warden_client::EgressRefusal,
+        output: &Output<'_>,
+    ) -> Result<(), BuildError> {
+        if refusal.session != self.session {
+            return Ok(());
+        }
+        let text = format!("tried to reach {}: refused ({})", refusal.target, refusal.reason);
+        if let Output::Log(log) = output {
+            log.note(&format!("[hangar: the build {text}]")).await?;
+        }
+        self.refused.get_or_insert(text);
+        Ok(())
+    }
+
+    /// One public sentence for a step that failed.
+    fn reason(&self, title: &str, end: CommandEnd) -> String {
+        let timeout = self.app.config.build.timeout_s;
+        match (end.cause, end.status) {
+            (EndCause::Timeout, _) => format!("the build took longer than {timeout} s"),
+            (EndCause::OutOfMemory, _) => format!("`{title}` used up the memory of the build"),
+            (EndCause::Cancelled, _) => format!("`{title}` was cancelled"),
+            (EndCause::SessionEnded, _) => format!("the build's session ended during `{title}`"),
+            (EndCause::Own, _) if end.pids_limit_hit => {
+                format!("`{title}` failed and ran into the limit on processes")
+            }
+            (EndCause::Own, ExitStatus::Code(code)) => {
+                format!("`{title}` ended with status {code}")
+            }
+            (EndCause::Own, ExitStatus::Signal(signal)) => {
+                format!("`{title}` was killed by signal {signal}")
+            }
+            (EndCause::Own, ExitStatus::NotExecuted(errno)) => {
+                let error = std::io::Error::from_raw_os_error(errno);
+                format!("`{title}` could not be run: {error}")
+            }
+        }
+    }
+}
+
+fn arguments(program: &[String]) -> Program {
+    Program::Arguments(program.iter().map(|argument| argument.clone().into_bytes()).collect())
+}
+
+/// What `pip list --format json` says.
+fn pip_packages(output: &[u8]) -> Vec<PackageRow> {
+    #[derive(serde::Deserialize)]
+    struct Listed {
+        name: String,
+        version: String,
+    }
+    let listed: Vec<Listed> = serde_json::from_slice(output).unwrap_or_default();
+    let row = |Listed { name, version }| PackageRow { manager: "pip".to_owned(), name, version };
+    listed.into_iter().map(row).collect()
+}
+
+/// What `npm ls --json --depth=0` says; packages that are missing have no version.
+fn npm_packages(output: &[u8]) -> Vec<PackageRow> {
+    let tree: serde_json::Value = serde_json::from_slice(output).unwrap_or_default();
+    let packages = tree["dependencies"].as_object();
+    let row = |(name, package): (&String, &serde_json::Value)| {
+        let version = package["version"].as_str()?.to_owned();
+        Some(PackageRow { manager: "npm".to_owned(), name: name.clone(), version })
+    };
+    packages.into_iter().flatten().filter_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_read_from_what_the_installers_list() {
+        let pip = pip_packages(br#"[{"name": "numpy", "version": "2.1.0", "location": "x"}]"#);
+        assert_eq!((pip[0].manager.as_str(), pip[0].name.as_str()), ("pip", "numpy"));
+        let npm = npm_packages(
+            br#"{"name": "x", "dependencies": {"sharp": {"version": "0.33.5"}, "gone": {"missing": true}}}"#,
+        );
+        assert_eq!((npm.len(), npm[0].version.as_str()), (1, "0.33.5"));
+        assert!(pip_packages(b"WARNING").is_empty() && npm_packages(b"").is_empty());
+    }
+}

@@ -1,0 +1,185 @@
+//! Importing a whole project: spooled by the API, unpacked by the worker, put in place at once.
+
+use super::source::Source;
+use crate::app::{App, blocking, now_ms, random_hex};
+use crate::failure::{Code, Failure, Tried};
+use hangar_rootfs::job::{self, ImportOptions, ImportOutcome, RefusalCode};
+use hangar_runtime::ids::EnvironmentId;
+use hangar_runtime::wire::warden::{Job, JobEnd};
+use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+/// Whether the import takes the place of what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// What is there goes away.
+    Replaced,
+    /// What is there stays, but for the paths the import has too.
+    Kept,
+}
+
+/// Unpacks an archive and makes it the source, whole or not at all.
+///
+/// # Errors
+/// What the worker refused, as the caller can understand it; the source is as it was then.
+pub async fn import(
+    app: &App,
+    id: &EnvironmentId,
+    mut upload: File,
+    existing: Existing,
+) -> Result<ImportOutcome, Failure> {
+    upload.seek(SeekFrom::Start(0)).tried("reading the upload")?;
+    let _changing = app.locks.changing(id).await;
+    let (source, target) = (app.sources.path(id), app.sources.import_path(id));
+    let made = target.clone();
+    blocking(move || make_empty(&made)).await.tried("preparing the import")?;
+    let mut outcome = unpack(app, id, upload).await?;
+    let replaced = blocking(move || {
+        if existing == Existing::Kept {
+            keep_what_was_there(&source, &target)?;
+        }
+        renameat_with(CWD, &source, CWD, &target, RenameFlags::EXCHANGE)?;
+        std::fs::remove_dir_all(&target)?;
+        Source::at(&source).map_err(std::io::Error::from)
+    });
+    let replaced = replaced.await.tried("putting the import in place")?;
+    let size = blocking(move || replaced.size()).await?;
+    (outcome.count, outcome.bytes) = size;
+    app.store.set_source_size(id, None, now_ms()).await.tried("storing the import")?;
+    app.store.set_source_size(id, Some(size), now_ms()).await.tried("storing the import")?;
+    Ok(outcome)
+}
+
+/// Makes an empty directory, whatever an import that was cut off left there.
+fn make_empty(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    std::fs::DirBuilder::new().mode(0o755).create(path)
+}
+
+async fn unpack(app: &App, id: &EnvironmentId, upload: File) -> Result<ImportOutcome, Failure> {
+    let limits = &app.config.uploads;
+    let options = ImportOptions {
+        limits: job::Limits {
+            bytes_max: limits.unpacked_bytes_max,
+            file_bytes_max: limits.unpacked_bytes_max,
+            entries_max: limits.entries_max,
+            ..job::Limits::default()
+        },
+        ..ImportOptions::default()
+    };
+    let options = serde_json::to_vec(&options).tried("preparing the import")?;
+    let work = Job::Import { environment: id.clone() };
+    let end = app.warden.job(work, options, &[upload.into()]).await;
+    let end = end.map_err(|error| crate::sessions::service::failure("the import", &error))?;
+    match end {
+        JobEnd::Done(bytes) => serde_json::from_slice(&bytes).tried("reading the import's outcome"),
+        JobEnd::Refused(bytes) => Err(refused(&bytes)),
+        other => Err(Failure::internal("the import", format!("{other:?}"))),
+    }
+}
+
+/// What the caller learns of a refusal by the worker.
+fn refused(bytes: &[u8]) -> Failure {
+    let refusal: job::Refusal = match serde_json::from_slice(bytes) {
+        Ok(refusal) => refusal,
+        Err(error) => return Failure::internal("the import", error),
+    };
+    let code = match refusal.code {
+        RefusalCode::FileTooLarge | RefusalCode::TreeTooLarge | RefusalCode::TooManyEntries => {
+            Code::FileTooLarge
+        }
+        RefusalCode::Failed | RefusalCode::DiskFull | RefusalCode::InvalidOptions => Code::Internal,
+        _ => Code::EnvironmentInvalid,
+    };
+    let mut failure = Failure::new(code, refusal.message).with_cause(refusal.detail);
+    if let Some(limit) = refusal.limit {
+        failure = failure.with_detail(serde_json::json!({ "max_bytes": limit }));
+    }
+    failure
+}
+
+/// Links every file of the old tree into the new one where the new one has nothing of that name.
+fn keep_what_was_there(old: &Path, new: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(old)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), new.join(entry.file_name()));
+        let there = std::fs::symlink_metadata(&to);
+        if entry.file_type()?.is_dir() {
+            match there {
+                Ok(there) if there.is_dir() => {}
+                Ok(_) => continue,
+                Err(_) => std::fs::create_dir(&to)?,
+            }
+            keep_what_was_there(&from, &to)?;
+        } else if there.is_err() {
+            linkat(CWD, &from, CWD, &to, AtFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+/// An empty file in the directory of uploads that no name leads to.
+///
+/// # Errors
+/// When the directory cannot be written.
+pub fn anonymous_upload(app: &App) -> std::io::Result<File> {
+    let path = app.files.uploads().join(random_hex());
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_import_lands_over_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for (path, text) in [
+            ("old/kept", "old"),
+            ("old/both", "old"),
+            ("old/d/kept", "old"),
+            ("old/d/both", "old"),
+            ("old/was-dir/x", "old"),
+            ("old/only/deep/x", "old"),
+            ("new/both", "new"),
+            ("new/d/both", "new"),
+            ("new/was-dir", "new"),
+        ] {
+            std::fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            std::fs::write(at(path), text).unwrap();
+        }
+        keep_what_was_there(&at("old"), &at("new")).unwrap();
+        for (path, text) in [
+            ("kept", "old"),
+            ("both", "new"),
+            ("d/kept", "old"),
+            ("d/both", "new"),
+            ("was-dir", "new"),
+            ("only/deep/x", "old"),
+        ] {
+            assert_eq!(std::fs::read_to_string(at("new").join(path)).unwrap(), text, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_the_worker_reaches_the_caller_with_its_limit() {
+        let refusal = job::Refusal {
+            code: RefusalCode::TreeTooLarge,
+            message: "the project is too large".into(),
+            detail: "/out/x".into(),
+            limit: Some(5),
+        };
+        let failure = refused(&serde_json::to_vec(&refusal).unwrap());
+        assert_eq!(failure.code, Code::FileTooLarge);
+        assert_eq!(failure.detail.unwrap()["max_bytes"], 5);
+    }
+}

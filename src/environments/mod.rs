@@ -1,0 +1,69 @@
+//! Environments: their source, what their manifests declare, their builds and versions.
+
+pub mod build;
+pub mod import;
+pub mod locks;
+pub mod manifests;
+pub mod node;
+pub mod python;
+pub mod reuse;
+pub mod slug;
+pub mod source;
+pub mod source_path;
+pub mod toolchain;
+
+use crate::app::{App, blocking};
+use crate::failure::{Code, Failure, Tried};
+use crate::store::EnvironmentRow;
+use hangar_runtime::ids::EnvironmentId;
+
+/// Directories a build never copies from a source: what it installs itself, caches, and the
+/// bookkeeping of version control.
+pub const LEFT_OUT: &[&str] = &[
+    ".venv",
+    "venv",
+    "node_modules",
+    "__pycache__",
+    ".git",
+    ".hg",
+    ".svn",
+    ".pnpm-store",
+    ".cache",
+    ".tox",
+    ".mypy_cache",
+    ".pytest_cache",
+];
+
+/// The environment with this id in the caller's scope.
+///
+/// # Errors
+/// [`Code::EnvironmentNotFound`] when there is none.
+pub async fn find(app: &App, scope: &str, id: &EnvironmentId) -> Result<EnvironmentRow, Failure> {
+    let row = app.store.environment(scope, id).await.tried("reading the environment")?;
+    row.ok_or_else(|| Failure::new(Code::EnvironmentNotFound, "there is no such environment"))
+}
+
+/// Removes the API's own files of an environment: source and logs.
+///
+/// # Errors
+/// Says what could not be removed.
+pub async fn remove_files(app: &App, id: &EnvironmentId) -> Result<(), String> {
+    let sources = app.files.sources();
+    let directories = [
+        sources.join(id.as_str()),
+        sources.join(format!("{id}.import")),
+        app.files.logs().join(id.as_str()),
+    ];
+    blocking(move || {
+        for directory in directories {
+            match std::fs::remove_dir_all(&directory) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(format!("removing {}: {error}", directory.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,200 @@
+//! Failures of requests, in the shape and with the codes of the protocol.
+
+use serde_json::Value;
+use std::fmt::Display;
+
+/// The stable codes a caller can meet. Those of the protocol come first; ours carry `hangar_`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// No bearer token was sent.
+    MissingCredential,
+    /// The token is malformed or unknown.
+    InvalidCredential,
+    /// The body could not be parsed or a field has the wrong type.
+    InvalidInput,
+    /// `UHP-Version` names a version this server does not speak.
+    UnsupportedProtocolVersion,
+    /// No such environment in the caller's scope.
+    EnvironmentNotFound,
+    /// Nothing was built, or that version never finished.
+    EnvironmentNotReady,
+    /// A build or an import runs.
+    EnvironmentBusy,
+    /// The slug belongs to another environment.
+    EnvironmentExists,
+    /// A name without a slug, a path out of the root, an import that is no archive.
+    EnvironmentInvalid,
+    /// The upload is over the limit.
+    FileTooLarge,
+    /// No such session in the caller's scope.
+    SessionNotFound,
+    /// The session is being changed by another request.
+    SessionBusy,
+    /// No such file in the caller's scope.
+    FileNotFound,
+    /// No such version of the environment.
+    VersionNotFound,
+    /// No such command of the session.
+    CommandNotFound,
+    /// The path and method name nothing here.
+    RouteNotFound,
+    /// The kernel or the host lacks what a session needs.
+    Unsupported,
+    /// A barrier could not be proven, so the session was not started.
+    Unproven,
+    /// The warden is not there.
+    WardenUnavailable,
+    /// The request took longer than the server waits.
+    RequestTimeout,
+    /// Something failed here; the log says what.
+    Internal,
+}
+
+impl Code {
+    /// The code on the wire and the HTTP status it comes with.
+    #[must_use]
+    pub fn wire(self) -> (&'static str, u16) {
+        match self {
+            Self::MissingCredential => ("missing_credential", 401),
+            Self::InvalidCredential => ("invalid_credential", 401),
+            Self::InvalidInput => ("invalid_input", 400),
+            Self::UnsupportedProtocolVersion => ("unsupported_protocol_version", 400),
+            Self::EnvironmentNotFound => ("environment_not_found", 404),
+            Self::EnvironmentNotReady => ("environment_not_ready", 409),
+            Self::EnvironmentBusy => ("environment_busy", 409),
+            Self::EnvironmentExists => ("environment_exists", 409),
+            Self::EnvironmentInvalid => ("environment_invalid", 422),
+            Self::FileTooLarge => ("file_too_large", 413),
+            Self::SessionNotFound => ("session_not_found", 404),
+            Self::SessionBusy => ("session_busy", 409),
+            Self::FileNotFound => ("file_not_found", 404),
+            Self::VersionNotFound => ("hangar_version_not_found", 404),
+            Self::CommandNotFound => ("hangar_command_not_found", 404),
+            Self::RouteNotFound => ("hangar_route_not_found", 404),
+            Self::Unsupported => ("hangar_unsupported", 503),
+            Self::Unproven => ("hangar_unproven", 500),
+            Self::WardenUnavailable => ("hangar_warden_unavailable", 503),
+            Self::RequestTimeout => ("hangar_request_timeout", 504),
+            Self::Internal => ("hangar_internal", 500),
+        }
+    }
+
+    /// The broad class of the code, as the protocol names it.
+    #[must_use]
+    pub fn class(self) -> &'static str {
+        match self.wire().1 {
+            401 => "authentication_error",
+            400..500 => "invalid_request_error",
+            _ => "server_error",
+        }
+    }
+}
+
+/// Why a request was not carried out: a public sentence, and a cause for the log only.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// For programs.
+    pub code: Code,
+    /// One sentence without host paths, host names or credentials.
+    pub message: String,
+    /// The field or parameter that is at fault.
+    pub param: Option<String>,
+    /// More for programs.
+    pub detail: Option<Value>,
+    /// The chain of causes, which callers do not get.
+    pub cause: Option<String>,
+}
+
+impl Failure {
+    /// A failure the caller can understand from the sentence alone.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), param: None, detail: None, cause: None }
+    }
+
+    /// A failure of ours: the caller learns what was tried, the log learns why it failed.
+    pub fn internal(what: &str, cause: impl Display) -> Self {
+        Self {
+            cause: Some(cause.to_string()),
+            ..Self::new(Code::Internal, format!("{what} failed"))
+        }
+    }
+
+    /// Names the field at fault.
+    #[must_use]
+    pub fn with_param(mut self, param: &str) -> Self {
+        self.param = Some(param.to_owned());
+        self
+    }
+
+    /// Adds details for programs.
+    #[must_use]
+    pub fn with_detail(mut self, detail: Value) -> Self {
+        self.detail = Some(detail);
+        self
+    }
+
+    /// Adds the cause for the log.
+    #[must_use]
+    pub fn with_cause(mut self, cause: impl Display) -> Self {
+        self.cause = Some(cause.to_string());
+        self
+    }
+
+    /// The body of the answer.
+    #[must_use]
+    pub fn body(&self) -> Value {
+        serde_json::json!({ "error": {
+            "type": self.code.class(),
+            "code": self.code.wire().0,
+            "message": self.message,
+            "param": self.param,
+            "detail": self.detail,
+        }})
+    }
+}
+
+/// Turns an error of ours into an internal failure that names what was tried.
+pub trait Tried<T> {
+    /// Names what was tried.
+    ///
+    /// # Errors
+    /// The error of `self` as [`Code::Internal`].
+    fn tried(self, what: &str) -> Result<T, Failure>;
+}
+
+impl<T, E: Display> Tried<T> for Result<T, E> {
+    fn tried(self, what: &str) -> Result<T, Failure> {
+        self.map_err(|error| Failure::internal(what, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_has_every_field_of_the_envelope() {
+        let failure = Failure::new(Code::FileTooLarge, "the file is too large")
+            .with_param("body")
+            .with_detail(serde_json::json!({ "max_bytes": 7 }))
+            .with_cause("open(/secret/path) failed");
+        let body = failure.body();
+        assert_eq!(
+            body,
+            serde_json::json!({"error": {
+                "type": "invalid_request_error", "code": "file_too_large",
+                "message": "the file is too large", "param": "body", "detail": {"max_bytes": 7},
+            }})
+        );
+        let plain = Failure::new(Code::Internal, "x").body();
+        assert!(plain["error"]["param"].is_null() && plain["error"]["detail"].is_null());
+        assert_eq!(plain["error"]["type"], "server_error");
+    }
+
+    #[test]
+    fn the_cause_stays_out_of_the_body() {
+        let failure = Failure::internal("reading the source", "openat2(/var/lib/x): EACCES");
+        assert!(!failure.body().to_string().contains("/var/lib"));
+    }
+}

@@ -1,0 +1,156 @@
+//! `hangar serve`: from root to an unprivileged server, in an order that is never changed.
+//!
+//! Everything that needs root happens first and in one thread: directories and token, the warden,
+//! listeners, the mount namespace, the drop of privileges. Only then the runtime starts its
+//! threads, and the first byte of a client is read.
+
+mod directories;
+mod listen;
+mod privileges;
+mod server;
+mod warden;
+
+use crate::app::ApiFiles;
+use crate::config::Config;
+use crate::warden_client::connect_blocking;
+use hangar_runtime::ids::Range;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+/// What `hangar serve` is told.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where everything is kept.
+    pub state_dir: PathBuf,
+    /// Where clients connect by TCP; none for a server of the local socket only.
+    pub listen: Option<SocketAddr>,
+    /// The server ends after its standard input did, once no command runs any more.
+    pub ephemeral: bool,
+}
+
+/// Why the server did not start, or ended other than it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Neither root nor a warden that runs.
+    #[error(
+        "serving needs root, or a running warden and the rights of the API's user\n\
+         hint: start it with `sudo hangar serve`"
+    )]
+    NotRoot,
+    /// Another server uses the state directory.
+    #[error("another `hangar serve` uses this state directory")]
+    InUse,
+    /// A warden of another build holds the state directory.
+    #[error(
+        "a warden of another build runs on this state directory\n\
+         hint: stop the server that started it with SIGTERM, then start this one"
+    )]
+    OtherBuild,
+    /// The warden did not come up; it said why on standard error.
+    #[error("the warden did not start: {0}")]
+    Warden(String),
+    /// A step failed.
+    #[error("{step} failed: {cause}")]
+    Step {
+        /// What was done.
+        step: String,
+        /// Why it failed.
+        cause: String,
+    },
+}
+
+impl ServeError {
+    fn step(step: impl Into<String>, cause: impl std::fmt::Display) -> Self {
+        Self::Step { step: step.into(), cause: cause.to_string() }
+    }
+}
+
+/// What is at hand when the privileges are gone.
+#[derive(Debug)]
+struct Ready {
+    config: Config,
+    files: ApiFiles,
+    warden: OwnedFd,
+    warden_socket: PathBuf,
+    /// The warden, where this process started it.
+    child: Option<Child>,
+    local: UnixListener,
+    remote: Option<TcpListener>,
+    token_digest: Option<[u8; 32]>,
+    ephemeral: bool,
+    range: Range,
+    /// Held for as long as the process lives.
+    _lock: OwnedFd,
+}
+
+/// Serves until SIGTERM or SIGINT. It must be called before any thread exists.
+///
+/// # Errors
+/// When something that is needed is not there; what was started is ended again.
+pub fn run(options: Options) -> Result<(), ServeError> {
+    let ready = if rustix::process::geteuid().is_root() {
+        prepare_as_root(&options)?
+    } else {
+        prepare_without_root(&options)?
+    };
+    server::serve(ready)
+}
+
+fn prepare_as_root(options: &Options) -> Result<Ready, ServeError> {
+    let range = Range::default();
+    let state = directories::prepare(&options.state_dir, range)?;
+    let config = Config::read(&state.path)
+        .map_err(|why| ServeError::step("reading the configuration", why))?;
+    let lock = directories::lock(&state.path)?;
+    let token_digest = directories::token(&state.path, range)?;
+    let (warden, child) = warden::start_or_adopt(&state.path, range)?;
+    let mut started = warden::EndUnlessServed::new(child);
+    let local = listen::local(&state.path, range)?;
+    let remote = options.listen.map(listen::remote).transpose()?;
+    let root = privileges::enter_mount_namespace(&state)?;
+    privileges::drop_all(range)?;
+    Ok(Ready {
+        config,
+        files: ApiFiles { root: root.join("api") },
+        warden,
+        warden_socket: root.join("run/warden.sock"),
+        child: started.served(),
+        local,
+        remote,
+        token_digest: Some(token_digest),
+        ephemeral: options.ephemeral,
+        range,
+        _lock: lock,
+    })
+}
+
+/// Without root: only where a warden runs, and as the user the API's files belong to.
+fn prepare_without_root(options: &Options) -> Result<Ready, ServeError> {
+    let dir = &options.state_dir;
+    let range = Range::default();
+    let own = rustix::process::geteuid().as_raw() == range.api();
+    let warden = connect_blocking(&socket_of(dir)).ok().filter(|_| own);
+    let warden = warden.ok_or(ServeError::NotRoot)?;
+    let config =
+        Config::read(dir).map_err(|why| ServeError::step("reading the configuration", why))?;
+    Ok(Ready {
+        config,
+        files: ApiFiles { root: dir.join("api") },
+        warden,
+        warden_socket: socket_of(dir),
+        child: None,
+        local: listen::local(dir, range)?,
+        remote: options.listen.map(listen::remote).transpose()?,
+        token_digest: directories::stored_token_digest(dir),
+        ephemeral: options.ephemeral,
+        range,
+        _lock: directories::lock(dir)?,
+    })
+}
+
+fn socket_of(dir: &Path) -> PathBuf {
+    dir.join("run/warden.sock")
+}

@@ -1,0 +1,181 @@
+//! The server after the drop: its parts put together, served until a signal.
+
+use super::{Ready, ServeError, listen};
+use crate::api;
+use crate::api::auth::DEFAULT_SCOPE;
+use crate::app::{App, now_ms};
+use crate::environments::build;
+use crate::environments::source::Sources;
+use crate::sessions::{isolation::Isolations, sweep};
+use crate::store::Store;
+use crate::warden_client::{Notice, WardenClient};
+use hangar_runtime::wire::warden::Request;
+use std::io::Read;
+use std::process::Child;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, mpsc};
+
+/// Threads for blocking work; more of it waits.
+const BLOCKING_THREADS: usize = 32;
+/// How long an ephemeral server stays after the last request of others.
+const LINGER: Duration = Duration::from_secs(2);
+/// How long the warden may take to end everything.
+const SHUTDOWN: Duration = Duration::from_secs(30);
+
+/// Serves until SIGTERM or SIGINT, then ends the sessions and the warden.
+pub(super) fn serve(ready: Ready) -> Result<(), ServeError> {
+    start_log();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("hangar")
+        .enable_all()
+        .build()
+        .map_err(|e| ServeError::step("starting the runtime", &e))?;
+    let served = runtime.block_on(serve_async(ready));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}
+
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("HANGAR_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("hangar=info"));
+    // A second server in one process is a test of ours; the first log stays.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+}
+
+async fn serve_async(ready: Ready) -> Result<(), ServeError> {
+    let step = |step: &str, cause: &dyn std::fmt::Display| ServeError::step(step, cause);
+    let mut terminate =
+        signal(SignalKind::terminate()).map_err(|e| step("watching for SIGTERM", &e))?;
+    let mut interrupt =
+        signal(SignalKind::interrupt()).map_err(|e| step("watching for SIGINT", &e))?;
+    clean_uploads(&ready);
+    let store =
+        Store::open(&ready.files.database()).map_err(|e| step("opening the database", &e))?;
+    if let Some(digest) = ready.token_digest {
+        let stored = store.set_token(digest, DEFAULT_SCOPE, now_ms()).await;
+        stored.map_err(|e| step("storing the token", &e))?;
+    }
+    let tokens = store.tokens().await.map_err(|e| step("reading the tokens", &e))?;
+    let (warden, notices) = WardenClient::start(Some(ready.warden), ready.warden_socket);
+    let (ended, ends) = mpsc::unbounded_channel();
+    let isolations = Arc::new(Isolations::new(warden.clone(), ended));
+    let app = Arc::new(App {
+        build_slots: Arc::new(Semaphore::new(ready.config.build.parallel_max.max(1))),
+        sources: Sources::new(ready.files.sources()),
+        config: ready.config,
+        files: ready.files,
+        store,
+        warden,
+        isolations,
+        locks: Default::default(),
+        logs: Default::default(),
+        activity: Default::default(),
+        toolchain: Default::default(),
+        tokens,
+    });
+    recover(&app, notices, ends).await?;
+    let router = api::router(Arc::clone(&app));
+    let local = tokio::net::UnixListener::from_std(ready.local)
+        .map_err(|e| step("serving the local socket", &e))?;
+    tokio::spawn(listen::serve_local(local, router.clone(), ready.range));
+    if let Some(remote) = ready.remote {
+        let address = remote.local_addr().map_err(|e| step("reading the address", &e))?;
+        let remote = tokio::net::TcpListener::from_std(remote)
+            .map_err(|e| step("serving the network", &e))?;
+        tokio::spawn(listen::serve_remote(remote, router));
+        eprintln!("listening on {address}");
+    }
+    eprintln!("hangar is ready");
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = unneeded(&app, ready.ephemeral) => {}
+    }
+    eprintln!("ending the sessions");
+    end(&app, ready.child).await;
+    Ok(())
+}
+
+/// Waits until nobody needs an ephemeral server: who started it is gone, and no command and no
+/// build runs for others who found it.
+async fn unneeded(app: &App, ephemeral: bool) {
+    if !ephemeral {
+        return std::future::pending().await;
+    }
+    let (ended, input) = tokio::sync::oneshot::channel::<()>();
+    // A thread of its own: the read can last as long as the process.
+    std::thread::spawn(move || {
+        let mut bytes = [0; 64];
+        while matches!(std::io::stdin().read(&mut bytes), Ok(1..)) {}
+        drop(ended);
+    });
+    // It is never sent to; the end of the thread is the end of the input.
+    let _ = input.await;
+    while app.isolations.any_command_is_followed() || app.activity.within(LINGER) {
+        tokio::time::sleep(LINGER / 8).await;
+    }
+}
+
+/// What an earlier process left in mid-air belongs to nobody.
+fn clean_uploads(ready: &Ready) {
+    let uploads = std::fs::read_dir(ready.files.uploads()).into_iter().flatten().flatten();
+    for entry in uploads {
+        if let Err(error) = std::fs::remove_file(entry.path()) {
+            tracing::warn!("an upload of an earlier process was not removed: {error}");
+        }
+    }
+    let imports = std::fs::read_dir(ready.files.sources()).into_iter().flatten().flatten();
+    for entry in imports.filter(|e| e.file_name().as_encoded_bytes().ends_with(b".import")) {
+        if let Err(error) = std::fs::remove_dir_all(entry.path()) {
+            tracing::warn!("an import of an earlier process was not removed: {error}");
+        }
+    }
+}
+
+/// Learns what runs, ends what nobody will end, and starts what goes on by itself.
+async fn recover(
+    app: &Arc<App>,
+    mut notices: mpsc::UnboundedReceiver<Notice>,
+    ends: mpsc::UnboundedReceiver<crate::sessions::isolation::Ended>,
+) -> Result<(), ServeError> {
+    // The first notice says that the connection handed over is served.
+    let _ = tokio::time::timeout(Duration::from_secs(5), notices.recv()).await;
+    if let Err(error) = app.isolations.adopt().await {
+        tracing::warn!("the running sessions could not be listed: {error}");
+    }
+    tokio::spawn(Arc::clone(&app.isolations).follow(notices));
+    tokio::spawn(sweep::store_ends(Arc::clone(app), ends));
+    let step = |step: &str, cause: &dyn std::fmt::Display| ServeError::step(step, cause);
+    sweep::end_lost_commands(app).await.map_err(|e| step("ending lost commands", &e))?;
+    build::fail_cut_off(app).await.map_err(|e| step("failing builds that were cut off", &e))?;
+    tokio::spawn({
+        let app = Arc::clone(app);
+        async move { sweep::remove_garbage(&app).await }
+    });
+    tokio::spawn(sweep::sweep(Arc::clone(app)));
+    Ok(())
+}
+
+/// Ends every session and the warden.
+async fn end(app: &App, child: Option<Child>) {
+    let ended = tokio::time::timeout(SHUTDOWN, app.warden.order(Request::Shutdown)).await;
+    match ended {
+        // It may close the connection before it answers.
+        Ok(Ok(()) | Err(crate::warden_client::WardenError::Gone)) => {}
+        Ok(Err(error)) => tracing::error!("the warden did not end: {error}"),
+        Err(_) => tracing::error!("the warden did not end in time"),
+    }
+    if let Some(mut child) = child {
+        let waited = tokio::task::spawn_blocking(move || child.wait());
+        if tokio::time::timeout(SHUTDOWN, waited).await.is_err() {
+            tracing::error!("the warden still runs");
+        }
+    }
+}

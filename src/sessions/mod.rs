@@ -1,0 +1,8 @@
+//! Sessions: what runs, its commands, their output, and the files they leave.
+
+pub mod isolation;
+pub mod output;
+pub mod presets;
+pub mod service;
+pub mod sweep;
+pub mod workspace;

@@ -1,0 +1,208 @@
+//! The variables every command gets, so that tools work beside a project they cannot write.
+
+use crate::store::Parts;
+use hangar_runtime::ids::Slug;
+use hangar_runtime::plan::{EGRESS_PORT, ENVIRONMENTS_DIR, HOME_DIR, Network};
+use std::collections::BTreeMap;
+
+/// Where every session finds the certificates the host trusts.
+const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What a command is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A command of a session.
+    Session,
+    /// An installer of a build. The project is not on its import paths: a file of the project
+    /// named like a module of the installer would be run instead of it.
+    Installer,
+    /// `setup.sh` and what else of a project a build runs.
+    Setup,
+}
+
+/// The variables of a command, by name.
+#[must_use]
+pub fn variables(
+    slug: Option<&Slug>,
+    parts: Parts,
+    network: Network,
+    purpose: Purpose,
+) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut set = |name: &str, value: &str| {
+        all.insert(name.to_owned(), value.to_owned());
+    };
+    set("HOME", HOME_DIR);
+    set("USER", "agent");
+    set("LOGNAME", "agent");
+    set("SHELL", "/bin/bash");
+    set("LANG", "C.UTF-8");
+    set("TERM", "xterm-256color");
+    set("TMPDIR", "/tmp");
+    set("PATH", SYSTEM_PATH);
+    for (name, below_home) in CACHES {
+        set(name, &format!("{HOME_DIR}/{below_home}"));
+    }
+    for (name, value) in SETTINGS {
+        set(name, value);
+    }
+    for name in CERTIFICATES {
+        set(name, CA_BUNDLE);
+    }
+    if network == Network::Egress {
+        let proxy = format!("http://127.0.0.1:{EGRESS_PORT}");
+        for name in PROXIES {
+            set(name, &proxy);
+        }
+        set("NODE_USE_ENV_PROXY", "1");
+        set("NO_PROXY", "localhost,127.0.0.1,::1");
+        set("no_proxy", "localhost,127.0.0.1,::1");
+    }
+    if purpose != Purpose::Session {
+        for (name, value) in BUILD_SETTINGS {
+            set(name, value);
+        }
+    }
+    if let Some(slug) = slug {
+        let mount = format!("{ENVIRONMENTS_DIR}/{slug}");
+        set("PROJECT_ROOT", &mount);
+        set("PATH", &format!("{mount}/.venv/bin:{mount}/node_modules/.bin:{SYSTEM_PATH}"));
+        if parts.venv {
+            set("VIRTUAL_ENV", &format!("{mount}/.venv"));
+        }
+        if purpose != Purpose::Installer {
+            set("PYTHONPATH", &mount);
+            set("NODE_PATH", &format!("{mount}/node_modules"));
+        }
+    }
+    all
+}
+
+/// The variables as `execve` takes them.
+#[must_use]
+pub fn as_environment(variables: &BTreeMap<String, String>) -> Vec<Vec<u8>> {
+    variables.iter().map(|(name, value)| format!("{name}={value}").into_bytes()).collect()
+}
+
+/// Directories that tools would else make beside the project or in places they cannot write.
+/// `PYTHONPYCACHEPREFIX` is not among them: with it Python would not look at the compiled files
+/// that lie in the version, and every session would compile all packages again.
+const CACHES: &[(&str, &str)] = &[
+    ("XDG_CACHE_HOME", ".cache"),
+    ("XDG_CONFIG_HOME", ".config"),
+    ("XDG_DATA_HOME", ".local/share"),
+    ("XDG_STATE_HOME", ".local/state"),
+    ("npm_config_cache", ".npm"),
+    ("YARN_CACHE_FOLDER", ".cache/yarn"),
+    ("PNPM_HOME", ".local/share/pnpm"),
+    ("NODE_COMPILE_CACHE", ".cache/node-compile"),
+    ("BABEL_CACHE_PATH", ".cache/babel.json"),
+    ("JEST_CACHE_DIRECTORY", ".cache/jest"),
+    ("VITE_CACHE_DIR", ".cache/vite"),
+    ("VITEST_CACHE_DIR", ".cache/vitest"),
+    ("MYPY_CACHE_DIR", ".cache/mypy"),
+    ("RUFF_CACHE_DIR", ".cache/ruff"),
+    ("MPLCONFIGDIR", ".cache/matplotlib"),
+    ("NUMBA_CACHE_DIR", ".cache/numba"),
+    ("IPYTHONDIR", ".local/share/ipython"),
+    ("HYPOTHESIS_STORAGE_DIRECTORY", ".cache/hypothesis"),
+    ("CARGO_HOME", ".cargo"),
+    ("CARGO_TARGET_DIR", ".cache/cargo-target"),
+    ("GOPATH", "go"),
+    ("GOCACHE", ".cache/go-build"),
+];
+
+const SETTINGS: &[(&str, &str)] = &[
+    ("PYTEST_ADDOPTS", "-o cache_dir=/home/agent/.cache/pytest"),
+    ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
+    ("npm_config_update_notifier", "false"),
+    // The project belongs to nobody the session knows; git would refuse to read it.
+    ("GIT_CONFIG_COUNT", "1"),
+    ("GIT_CONFIG_KEY_0", "safe.directory"),
+    ("GIT_CONFIG_VALUE_0", "*"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+];
+
+const CERTIFICATES: &[&str] = &[
+    "SSL_CERT_FILE",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+];
+
+const PROXIES: &[&str] = &[
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "ALL_PROXY",
+    "npm_config_proxy",
+    "npm_config_https_proxy",
+];
+
+/// Builds ask nothing and keep no cache: their home goes away with them.
+const BUILD_SETTINGS: &[(&str, &str)] = &[
+    ("CI", "1"),
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("PIP_NO_INPUT", "1"),
+    ("PIP_NO_CACHE_DIR", "1"),
+    ("PIP_PROGRESS_BAR", "off"),
+    ("PIP_ROOT_USER_ACTION", "ignore"),
+    ("npm_config_yes", "true"),
+    ("npm_config_fund", "false"),
+    ("npm_config_audit", "false"),
+    ("npm_config_progress", "false"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slug() -> Slug {
+        Slug::parse("studio").unwrap()
+    }
+
+    #[test]
+    fn a_session_runs_what_the_version_installed() {
+        let parts = Parts { venv: true, node_modules: true };
+        let all = variables(Some(&slug()), parts, Network::None, Purpose::Session);
+        assert_eq!(
+            all["PATH"],
+            "/env/studio/.venv/bin:/env/studio/node_modules/.bin:/usr/local/bin:/usr/bin:/bin"
+        );
+        assert_eq!(all["PROJECT_ROOT"], "/env/studio");
+        assert_eq!(all["VIRTUAL_ENV"], "/env/studio/.venv");
+        assert!(all["PYTHONPATH"].starts_with("/env/studio"));
+        assert!(all["NODE_PATH"].starts_with("/env/studio"));
+    }
+
+    #[test]
+    fn nothing_is_cached_beside_the_project() {
+        let all = variables(Some(&slug()), Parts::default(), Network::None, Purpose::Session);
+        for (name, _) in CACHES {
+            assert!(all[*name].starts_with("/home/agent/"), "{name}");
+        }
+        assert!(!all.contains_key("VIRTUAL_ENV"), "there is none");
+    }
+
+    #[test]
+    fn only_egress_has_a_proxy() {
+        let none = variables(None, Parts::default(), Network::None, Purpose::Session);
+        assert!(!none.contains_key("HTTPS_PROXY") && !none.contains_key("PROJECT_ROOT"));
+        let egress = variables(None, Parts::default(), Network::Egress, Purpose::Session);
+        assert_eq!(egress["HTTPS_PROXY"], "http://127.0.0.1:3128");
+        assert_eq!(egress["npm_config_proxy"], "http://127.0.0.1:3128");
+    }
+
+    #[test]
+    fn installers_do_not_import_the_project() {
+        let all = variables(Some(&slug()), Parts::default(), Network::Egress, Purpose::Installer);
+        assert!(!all.contains_key("PYTHONPATH") && !all.contains_key("NODE_PATH"));
+        assert_eq!(all["PIP_NO_INPUT"], "1");
+    }
+}

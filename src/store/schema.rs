@@ -1,0 +1,88 @@
+//! The tables, and the way from every older format to the newest.
+
+use super::StoreError;
+use rusqlite::Connection;
+
+/// `hngr`: marks the file as ours.
+const APPLICATION: u32 = u32::from_be_bytes(*b"hngr");
+
+/// Each entry brings a database from the format of its index to the next one.
+const MIGRATIONS: &[&str] = &[FIRST];
+
+/// The newest format this program knows.
+pub const FORMAT: u32 = MIGRATIONS.len() as u32;
+
+const FIRST: &str = "
+CREATE TABLE tokens (
+    digest BLOB PRIMARY KEY, scope TEXT NOT NULL, created_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE environments (
+    id TEXT PRIMARY KEY, scope TEXT NOT NULL, name TEXT NOT NULL, slug TEXT NOT NULL,
+    description TEXT NOT NULL, entry TEXT NOT NULL, declared TEXT NOT NULL, python TEXT,
+    active INTEGER, latest INTEGER NOT NULL DEFAULT 0,
+    source_count INTEGER, source_bytes INTEGER,
+    created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,
+    UNIQUE (scope, slug)
+) STRICT;
+CREATE TABLE versions (
+    environment TEXT NOT NULL REFERENCES environments (id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('building', 'ready', 'failed')),
+    stage TEXT NOT NULL, session TEXT NOT NULL,
+    started_s INTEGER NOT NULL, finished_s INTEGER, error TEXT NOT NULL DEFAULT '',
+    source_digest TEXT, toolchain TEXT, inputs TEXT, root_digest TEXT,
+    packages TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '{}',
+    files INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (environment, number)
+) STRICT;
+-- One build at a time for each environment.
+CREATE UNIQUE INDEX one_build ON versions (environment) WHERE status = 'building';
+CREATE TABLE dependencies (
+    environment TEXT NOT NULL REFERENCES environments (id) ON DELETE CASCADE,
+    key TEXT NOT NULL, created_s INTEGER NOT NULL,
+    PRIMARY KEY (environment, key)
+) STRICT;
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, scope TEXT NOT NULL, environment TEXT, version INTEGER, slug TEXT,
+    parts TEXT NOT NULL, network TEXT NOT NULL, limits TEXT NOT NULL,
+    commands INTEGER NOT NULL DEFAULT 0,
+    created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE commands (
+    session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE, number INTEGER NOT NULL,
+    program TEXT NOT NULL, started_ms INTEGER NOT NULL, ended_ms INTEGER, ending TEXT,
+    PRIMARY KEY (session, number)
+) STRICT;
+-- Directories of the warden that nothing refers to any more and that are still to be removed.
+CREATE TABLE garbage (kind TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (kind, id)) STRICT;
+";
+
+/// Makes the tables or brings them to the newest format.
+pub(super) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
+    configure(connection)?;
+    let application: u32 = connection.pragma_query_value(None, "application_id", |r| r.get(0))?;
+    let found: u32 = connection.pragma_query_value(None, "user_version", |r| r.get(0))?;
+    match (application, found) {
+        (0, 0) => connection.pragma_update(None, "application_id", APPLICATION)?,
+        (APPLICATION, found) if found > FORMAT => {
+            return Err(StoreError::Newer { found, known: FORMAT });
+        }
+        (APPLICATION, _) => {}
+        _ => return Err(StoreError::Foreign),
+    }
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(migration)?;
+        transaction.pragma_update(None, "user_version", index as u32 + 1)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// What every connection needs.
+pub(super) fn configure(connection: &Connection) -> Result<(), StoreError> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Sessions: what has to be known to start one's isolation again.
+
+use super::{Durability, Parts, Store, StoreError, from_json, parse, to_json, version_number};
+use crate::config::LimitsConfig;
+use hangar_runtime::ids::{EnvironmentId, SessionId, Slug, VersionNumber};
+use rusqlite::{Row, params};
+
+/// A session as it is stored.
+#[derive(Debug, Clone)]
+pub struct SessionRow {
+    /// Its id.
+    pub id: SessionId,
+    /// Who sees it.
+    pub scope: String,
+    /// What lies at `/env`: environment, version and slug, all three or none.
+    pub environment: Option<(EnvironmentId, VersionNumber, Slug)>,
+    /// What the version has beside the project.
+    pub parts: Parts,
+    /// `none`, `loopback` or `egress`.
+    pub network: String,
+    /// Limits that differ from the defaults.
+    pub limits: LimitsConfig,
+    /// The number of the last command, 0 before the first.
+    pub commands: u32,
+    /// Milliseconds since 1970.
+    pub created_ms: i64,
+    /// Milliseconds since 1970.
+    pub updated_ms: i64,
+}
+
+const COLUMNS: &str = "id, scope, environment, version, slug, parts, network, limits, commands, \
+                       created_ms, updated_ms";
+
+fn row(row: &Row<'_>) -> Result<SessionRow, StoreError> {
+    let id: Option<String> = row.get(2)?;
+    let number: Option<u32> = row.get(3)?;
+    let slug: Option<String> = row.get(4)?;
+    let environment = match (id, number, slug) {
+        (Some(id), Some(number), Some(slug)) => {
+            Some((parse(id)?, version_number(number)?, parse(slug)?))
+        }
+        _ => None,
+    };
+    Ok(SessionRow {
+        id: parse(row.get(0)?)?,
+        scope: row.get(1)?,
+        environment,
+        parts: from_json(&row.get::<_, String>(5)?)?,
+        network: row.get(6)?,
+        limits: from_json(&row.get::<_, String>(7)?)?,
+        commands: row.get(8)?,
+        created_ms: row.get(9)?,
+        updated_ms: row.get(10)?,
+    })
+}
+
+impl Store {
+    /// Adds a session.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn create_session(&self, new: SessionRow) -> Result<(), StoreError> {
+        self.write(Durability::Process, move |db| {
+            let environment = new.environment.as_ref();
+            db.execute(
+                "INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                params![
+                    new.id.as_str(),
+                    new.scope,
+                    environment.map(|e| e.0.as_str()),
+                    environment.map(|e| e.1.0.get()),
+                    environment.map(|e| e.2.as_str()),
+                    to_json(&new.parts)?,
+                    new.network,
+                    to_json(&new.limits)?,
+                    new.commands,
+                    new.created_ms,
+                    new.updated_ms
+                ],
+            )?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The session with this id, if the scope has it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn session(
+        &self,
+        scope: &str,
+        id: &SessionId,
+    ) -> Result<Option<SessionRow>, StoreError> {
+        let (scope, id) = (scope.to_owned(), id.clone());
+        self.read(move |db| {
+            let mut statement = db.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM sessions WHERE id = ?1 AND scope = ?2"
+            ))?;
+            statement.query_and_then(params![id.as_str(), scope], row)?.next().transpose()
+        })
+        .await
+    }
+
+    /// The sessions of a scope, or of every scope, the newest first.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn sessions(&self, scope: Option<&str>) -> Result<Vec<SessionRow>, StoreError> {
+        let scope = scope.map(str::to_owned);
+        self.read(move |db| {
+            let mut statement = db.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM sessions WHERE ?1 IS NULL OR scope = ?1
+                 ORDER BY created_ms DESC, id"
+            ))?;
+            statement.query_and_then(params![scope], row)?.collect()
+        })
+        .await
+    }
+
+    /// Removes a session with its commands and notes its directories as garbage.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn delete_session(&self, id: &SessionId) -> Result<(), StoreError> {
+        let id = id.clone();
+        self.write(Durability::Process, move |db| {
+            db.execute("DELETE FROM sessions WHERE id = ?1", [id.as_str()])?;
+            db.execute("INSERT OR IGNORE INTO garbage VALUES ('session', ?1)", [id.as_str()])?;
+            Ok(())
+        })
+        .await
+    }
+}

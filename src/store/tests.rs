@@ -1,0 +1,142 @@
+use super::*;
+use hangar_runtime::ids::{EnvironmentId, SessionId, Slug, VersionNumber};
+use hangar_runtime::wire::warden::{CommandEnd, EndCause, ExitStatus};
+
+fn environment(digit: char) -> EnvironmentId {
+    EnvironmentId::parse(&format!("henv_{}", digit.to_string().repeat(32))).unwrap()
+}
+
+fn session(digit: char) -> SessionId {
+    SessionId::parse(&format!("hsess{}", digit.to_string().repeat(32))).unwrap()
+}
+
+fn new_environment(digit: char, scope: &str, slug: &str) -> NewEnvironment {
+    NewEnvironment {
+        id: environment(digit),
+        scope: scope.to_owned(),
+        name: slug.to_owned(),
+        slug: Slug::parse(slug).unwrap(),
+        description: String::new(),
+        entry: String::new(),
+        declared: Declared::default(),
+        python: None,
+        now_ms: 1,
+    }
+}
+
+fn finished() -> FinishedVersion {
+    FinishedVersion {
+        finished_s: 9,
+        source_digest: "s".into(),
+        toolchain: "t".into(),
+        inputs: "i".into(),
+        root_digest: "r".into(),
+        packages: vec![PackageRow {
+            manager: "pip".into(),
+            name: "numpy".into(),
+            version: "2".into(),
+        }],
+        parts: Parts { venv: true, node_modules: false },
+        files: 3,
+        bytes: 4,
+    }
+}
+
+fn store() -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("db.sqlite")).unwrap();
+    (dir, store)
+}
+
+#[tokio::test]
+async fn a_slug_belongs_to_one_environment_of_a_scope() {
+    let (_dir, store) = store();
+    assert!(store.create_environment(new_environment('1', "default", "a")).await.unwrap());
+    assert!(!store.create_environment(new_environment('2', "default", "a")).await.unwrap());
+    assert!(store.create_environment(new_environment('3', "other", "a")).await.unwrap());
+    assert!(store.environment("other", &environment('1')).await.unwrap().is_none());
+    assert!(store.delete_environment(&environment('1')).await.unwrap());
+    assert!(store.create_environment(new_environment('2', "default", "a")).await.unwrap());
+}
+
+#[tokio::test]
+async fn builds_run_one_at_a_time_and_use_up_their_numbers() {
+    let (_dir, store) = store();
+    let id = environment('1');
+    store.create_environment(new_environment('1', "default", "a")).await.unwrap();
+    let one = store.begin_build(&id, &session('1'), 5).await.unwrap().unwrap();
+    assert_eq!(one, VersionNumber::new(1).unwrap());
+    assert!(store.begin_build(&id, &session('2'), 5).await.unwrap().is_none());
+    assert!(!store.delete_environment(&id).await.unwrap(), "a build runs");
+    store.fail_build(&id, one, "it failed", 6).await.unwrap();
+    assert!(!store.activate(&id, one, 7).await.unwrap(), "it never finished");
+    let two = store.begin_build(&id, &session('2'), 8).await.unwrap().unwrap();
+    assert_eq!(two, VersionNumber::new(2).unwrap());
+    store.finish_build(&id, two, finished()).await.unwrap();
+    let row = store.environment("default", &id).await.unwrap().unwrap();
+    assert_eq!((row.active, row.latest), (Some(two), 2));
+    let version = store.version(&id, two).await.unwrap().unwrap();
+    assert_eq!(version.status, VersionStatus::Ready);
+    assert_eq!(version.packages[0].name, "numpy");
+    assert!(store.unfinished_builds().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_build_that_ended_cannot_be_failed_afterwards() {
+    let (_dir, store) = store();
+    let id = environment('1');
+    store.create_environment(new_environment('1', "default", "a")).await.unwrap();
+    let one = store.begin_build(&id, &session('1'), 5).await.unwrap().unwrap();
+    store.finish_build(&id, one, finished()).await.unwrap();
+    store.fail_build(&id, one, "too late", 6).await.unwrap();
+    assert_eq!(store.version(&id, one).await.unwrap().unwrap().status, VersionStatus::Ready);
+}
+
+#[tokio::test]
+async fn commands_are_counted_and_end_once() {
+    let (_dir, store) = store();
+    let id = session('1');
+    let row = SessionRow {
+        id: id.clone(),
+        scope: "default".into(),
+        environment: None,
+        parts: Parts::default(),
+        network: "none".into(),
+        limits: Default::default(),
+        commands: 0,
+        created_ms: 1,
+        updated_ms: 1,
+    };
+    store.create_session(row).await.unwrap();
+    let one = store.begin_command(&id, vec!["true".into()], 2).await.unwrap();
+    let two = store.begin_command(&id, vec!["false".into()], 2).await.unwrap();
+    assert_eq!((one.0, two.0), (1, 2));
+    let end = |code| CommandEnd {
+        status: ExitStatus::Code(code),
+        cause: EndCause::Own,
+        pids_limit_hit: false,
+    };
+    store.end_command(&id, one, end(0), 3).await.unwrap();
+    store.end_command(&id, one, end(1), 4).await.unwrap();
+    let row = store.command(&id, one).await.unwrap().unwrap();
+    assert_eq!((row.ending, row.ended_ms), (Some(end(0)), Some(3)));
+    let open = store.unfinished_commands().await.unwrap();
+    assert_eq!(open.iter().map(|row| row.number).collect::<Vec<_>>(), [two]);
+    store.delete_session(&id).await.unwrap();
+    assert!(store.command(&id, one).await.unwrap().is_none());
+    assert_eq!(store.garbage().await.unwrap(), [("session".to_owned(), id.to_string())]);
+}
+
+#[test]
+fn a_database_of_a_newer_format_or_another_program_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let newer = dir.path().join("newer");
+    drop(Store::open(&newer).unwrap());
+    let raw = rusqlite::Connection::open(&newer).unwrap();
+    raw.pragma_update(None, "user_version", FORMAT + 1).unwrap();
+    assert!(matches!(Store::open(&newer), Err(StoreError::Newer { .. })));
+    let foreign = dir.path().join("foreign");
+    let raw = rusqlite::Connection::open(&foreign).unwrap();
+    raw.pragma_update(None, "application_id", 7).unwrap();
+    assert!(matches!(Store::open(&foreign), Err(StoreError::Foreign)));
+}
