@@ -1,14 +1,16 @@
 //! The command line.
 //!
-//! Only `hangar serve` and `hangar egress` do anything themselves; every other command is a client
-//! of a server's HTTP interface and has no other way in. What reads or writes files of the user
+//! Only `serve`, `egress` and `doctor` do anything themselves; every other command is a client of a
+//! server's HTTP interface and has no other way in. What reads or writes files of the user
 //! does so with the user's own rights.
 
+mod archive;
 mod artifacts;
 mod build;
 mod client;
 mod command;
 mod daemon;
+mod doctor;
 mod environments;
 mod error;
 mod exit;
@@ -67,6 +69,8 @@ enum Command {
     Session(SessionCommand),
     /// Show how a session is isolated, as it was proven when it started
     Audit(sessions::Shown),
+    /// Tell what this host enforces and lacks, by trying; fails where sessions cannot run
+    Doctor,
     /// Dial out for sessions; started by the warden
     #[command(hide = true)]
     Egress(Egress),
@@ -133,6 +137,7 @@ impl Cli {
             Command::Egress(egress) => crate::egress::run(egress.control_fd)
                 .while_doing(|| "the egress proxy ended")
                 .map(|()| 0),
+            Command::Doctor => doctor::run(&self.server.state_dir),
             client => {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
@@ -154,7 +159,7 @@ impl Command {
             Self::Env(command) => environments::run(&command, server).await.map(|()| 0),
             Self::Session(command) => sessions::run(&command, server).await,
             Self::Audit(shown) => sessions::audit(&shown, server).await.map(|()| 0),
-            Self::Serve(_) | Self::Egress(_) => Err(CliError::new("no command of a client")),
+            Self::Serve(_) | Self::Doctor | Self::Egress(_) => Err(CliError::new("no command of a client")),
         }
     }
 }
