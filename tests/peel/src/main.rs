@@ -6,9 +6,9 @@
 
 #![forbid(unsafe_code)]
 
-mod liar;
 mod run;
 
+use hangar_peel::liar;
 use hangar_peel::spec::{Outcome, Spec};
 use hangar_runtime::steps::{LAUNCH, Step};
 use std::process::ExitCode;
