@@ -199,12 +199,18 @@ fn endpoints(kind: fn(&std::fs::FileType) -> bool) -> Vec<String> {
             let path = entry.path();
             if file_type.is_dir() && !path.starts_with("/proc") && !path.starts_with("/sys") {
                 pending.push(path);
-            } else if kind(&file_type) {
+            } else if kind(&file_type) && !is_own(&path) {
                 found.push(path.to_string_lossy().into_owned());
             }
         }
     }
     found
+}
+
+/// Made by this user, so no way to another.
+fn is_own(path: &std::path::Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.uid() == current_uid())
 }
 
 /// P059: a place where descriptors could be handed over.

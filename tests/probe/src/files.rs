@@ -1,9 +1,10 @@
 //! A: writing to the environment. The tree has `file` (0666), `open/` (0777) with `open/file`
-//! (0666), `open/empty/` (0777), `link` to `file` and `lockfile` (0666), so file modes help nobody.
+//! (0666), `open/empty/` (0777), `open/victim-1` to `-7`, `link` to `file` and `lockfile` (0666), so file modes help nobody.
 
 use crate::call;
 use crate::report::Report;
 use crate::sys::{self, Got, c, number, open};
+use std::ffi::CStr;
 use std::os::fd::RawFd;
 
 /// Content of `file` as `hangar-probe prepare` writes it.
@@ -58,25 +59,30 @@ pub fn unix_address(name: &[u8]) -> Vec<u8> {
     address
 }
 
-/// P003: delete and rename, also between the environment and the working directory.
+/// P003: delete and rename, also between the environment and the working directory. Each attempt
+/// has a victim of its own, so that one that succeeds is not in the way of the next.
 pub fn delete(report: &Report) {
-    let inside = |name: &str| c(&report.env(name));
+    let victim = |number: u8| c(&report.env(&format!("open/victim-{number}")));
+    let inside = |name: &str| c(&report.env(&format!("open/{name}")));
     let outside = |name: &str| c(&report.work(name));
-    let _ = std::fs::write(report.work("mine"), b"mine");
-    report.attempt("unlink", call!(libc::SYS_unlink, &inside("open/file")));
-    report.attempt("rmdir", call!(libc::SYS_rmdir, &inside("open/empty")));
-    let (file, moved) = (inside("open/file"), inside("open/moved"));
-    report.attempt("rename inside", call!(libc::SYS_rename, &file, &moved));
-    let (a, b, cwd) = (inside("open/file"), inside("open/empty"), libc::AT_FDCWD);
-    report.attempt("exchange inside", call!(libc::SYS_renameat2, cwd, &a, cwd, &b, 2));
-    report.attempt("whiteout inside", call!(libc::SYS_renameat2, cwd, &a, cwd, &moved, 4));
-    report.attempt("rename out", call!(libc::SYS_rename, &a, &outside("taken")));
-    report.attempt("rename in", call!(libc::SYS_rename, &outside("mine"), &moved));
-    let _ = std::fs::write(report.work("mine"), b"mine");
-    report.attempt("exchange in and out", {
-        call!(libc::SYS_renameat2, cwd, &outside("mine"), cwd, &a, 2)
-    });
+    for name in ["mine", "mine-too"] {
+        let _ = std::fs::write(report.work(name), b"mine");
+    }
+    let cwd = libc::AT_FDCWD;
+    let exchange =
+        |from: &CStr, to: &CStr, flags: i32| call!(libc::SYS_renameat2, cwd, from, cwd, to, flags);
+    report.attempt("unlink", call!(libc::SYS_unlink, &victim(1)));
+    report.attempt("rmdir", call!(libc::SYS_rmdir, &inside("empty")));
+    report.attempt("rename inside", call!(libc::SYS_rename, &victim(2), &inside("renamed")));
+    report.attempt("exchange inside", exchange(&victim(3), &victim(4), 2));
+    report.attempt("whiteout inside", exchange(&victim(5), &inside("whited-out"), 4));
+    report.attempt("rename out", call!(libc::SYS_rename, &victim(6), &outside("taken")));
+    report.attempt("rename in", call!(libc::SYS_rename, &outside("mine"), &inside("planted")));
+    report.attempt("exchange in and out", exchange(&outside("mine-too"), &victim(7), 2));
 }
+
+/// How many victims [`delete`] has.
+const VICTIMS: u8 = 7;
 
 /// P004: hard links out of and into the environment.
 pub fn hard_link(report: &Report) {
@@ -357,6 +363,9 @@ pub fn prepare(directory: &str) -> std::io::Result<()> {
     for name in ["file", "open/file", "lockfile"] {
         std::fs::write(at(name), vec![CONTENT; LENGTH])?;
         mode(name, 0o666)?;
+    }
+    for number in 1..=VICTIMS {
+        std::fs::write(at(&format!("open/victim-{number}")), [CONTENT])?;
     }
     mode("open", 0o777)?;
     mode("open/empty", 0o777)?;

@@ -1,5 +1,5 @@
 //! `hangar-probe ID [--role ROLE] [--pid PID] [--canary PATH] [--seconds N] [--kill-all]`,
-//! `hangar-probe list`, `hangar-probe prepare DIRECTORY`.
+//! `hangar-probe list`, `hangar-probe catalogue`, `hangar-probe prepare DIRECTORY`.
 
 use hangar_probe::catalogue::{probe, probes};
 use hangar_probe::report::{Options, Report};
@@ -12,6 +12,17 @@ fn main() -> ExitCode {
         ["list"] => {
             for probe in probes() {
                 println!("{} {}", probe.id, probe.title);
+            }
+        }
+        ["catalogue"] => {
+            for probe in probes() {
+                let attempts = probe.attempts.iter();
+                let attempts: Vec<_> = attempts.map(|a| [a.name, a.expected]).collect();
+                let line = serde_json::json!({
+                    "id": probe.id, "title": probe.title, "attempts": attempts,
+                    "steps": probe.steps, "beyond": probe.beyond,
+                });
+                println!("{line}");
             }
         }
         ["prepare", directory] => {

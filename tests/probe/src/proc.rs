@@ -88,7 +88,6 @@ pub fn kernel_secrets(report: &Report) {
         "/proc/vmallocinfo",
         "/proc/slabinfo",
         "/proc/pagetypeinfo",
-        "/proc/iomem",
         "/proc/acpi",
         "/proc/scsi/scsi",
         "/sys/firmware/memmap",
@@ -101,9 +100,12 @@ pub fn kernel_secrets(report: &Report) {
             Err(errno) => report.attempt::<()>(path, Err(errno)),
         }
     }
-    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let addresses = symbols.lines().filter(|line| !line.starts_with("0000000000000000")).count();
-    report.effect("addresses in /proc/kallsyms", addresses > 0, &addresses.to_string());
+    for (path, zero) in [("kallsyms", "0000000000000000 "), ("iomem", "00000000-00000000 ")] {
+        let text = std::fs::read_to_string(format!("/proc/{path}")).unwrap_or_default();
+        let addresses = text.lines().filter(|line| !line.trim_start().starts_with(zero)).count();
+        let attempt = format!("addresses in /proc/{path}");
+        report.effect(&attempt, addresses > 0, &addresses.to_string());
+    }
     report.search("frame numbers in /proc/self/pagemap", &frame_number());
 }
 

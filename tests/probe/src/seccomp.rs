@@ -279,22 +279,21 @@ pub fn more_filters(report: &Report) {
             call!(libc::SYS_prctl, libc::PR_SET_SECCOMP, 0, 0, 0, 0).map(|_| String::new())
         })
     });
-    report.child(
-        "add a filter",
-        sys::in_child(|| {
-            let (program, _instructions) = filter_program(&[(0x06, 0, 0, libc::SECCOMP_RET_ALLOW)]);
-            call!(libc::SYS_seccomp, SET_MODE_FILTER, 0, program.as_slice()).map(|_| String::new())
-        }),
-    );
+    report.child("add a filter", sys::in_child(|| add_allowing_filter().map(|_| String::new())));
     report.child("add a filter with a listener", {
         sys::in_child(|| listen_for_marked_calls().map(|_| String::new()))
     });
-    report.child(
-        "refused calls stay refused below an allowing filter",
+    report.child("refused calls stay refused below an allowing filter", {
         sys::in_child(|| {
-            let (program, _instructions) = filter_program(&[(0x06, 0, 0, libc::SECCOMP_RET_ALLOW)]);
-            call!(libc::SYS_seccomp, SET_MODE_FILTER, 0, program.as_slice())?;
+            add_allowing_filter()?;
             call!(libc::SYS_unshare, libc::CLONE_NEWUSER).map(|_| String::new())
-        }),
-    );
+        })
+    });
+}
+
+/// Adds a filter that allows everything.
+fn add_allowing_filter() -> Got<i64> {
+    call!(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)?;
+    let (program, _instructions) = filter_program(&[(0x06, 0, 0, libc::SECCOMP_RET_ALLOW)]);
+    call!(libc::SYS_seccomp, SET_MODE_FILTER, 0, program.as_slice())
 }

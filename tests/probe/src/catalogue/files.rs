@@ -67,7 +67,7 @@ pub const FILES: &[Probe] = &[
             attempt("link out", "EXDEV"),
             attempt("link out by descriptor", "ENOENT|EXDEV|EPERM"),
             attempt("link out through proc", "EXDEV"),
-            attempt("link in", "EXDEV"),
+            attempt("link in", "EROFS|EXDEV"),
             attempt("link inside", "EROFS"),
             attempt("link count changed", "none"),
         ],
