@@ -252,7 +252,8 @@ impl Jobs {
     fn finish(&mut self, context: &mut Context<'_>, running: Running) {
         let Running { id, work, answer, cancelled, status, .. } = running;
         let mut end = match (answer, status) {
-            (Some(answer), Some(ExitStatus::Code(0))) => answer,
+            (Some(JobEnd::Done(outcome)), Some(ExitStatus::Code(0))) => JobEnd::Done(outcome),
+            (Some(JobEnd::Refused(why)), _) => JobEnd::Refused(why),
             _ if cancelled => JobEnd::Cancelled,
             (_, status) => JobEnd::Died(format!("the worker ended with {status:?}")),
         };

@@ -74,7 +74,8 @@ impl Server {
     pub(super) fn new(config: WardenConfig) -> Result<Self, SetupError> {
         let signals = SignalFd::new(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])
             .at("start-warden", || "signalfd(TERM, INT, HUP)")?;
-        rustix::process::umask(Mode::from_raw_mode(0o077));
+        // Modes are given where they matter; the toolchain is for everybody to read.
+        rustix::process::umask(Mode::from_raw_mode(0o022));
         raise_open_files()?;
         // Before anything is opened that is mounted later: descriptors keep their namespace.
         let launcher = Launcher::new()?;

@@ -57,8 +57,8 @@ impl EnvironmentDir {
 
     /// Opens the directory, made where it is missing.
     ///
-    /// It belongs to root and can be walked but not listed: the freezer, which runs as the store
-    /// uid, writes into the one directory that is made for it.
+    /// It belongs to root: the freezer, which runs as the store uid, writes into the one directory
+    /// that is made for it. Its parent lets nobody else in.
     ///
     /// # Errors
     /// When a call fails.
@@ -68,7 +68,7 @@ impl EnvironmentDir {
         }
         let temporary = format!("{id}{TEMPORARY}");
         remove_dir(&state.versions, &temporary)?;
-        let dir = make_dir(&state.versions, &temporary, 0, 0o711)?;
+        let dir = make_dir(&state.versions, &temporary, 0, 0o755)?;
         publish(state.versions.as_fd(), &temporary, id.as_str())?;
         Ok(Self { dir })
     }
