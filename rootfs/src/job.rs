@@ -59,7 +59,7 @@ pub struct ImportOptions {
 
 impl Default for ImportOptions {
     fn default() -> Self {
-        Self { wrapper: Wrapper::default(), limits: Limits::default(), ratio_max: 250 }
+        Self { wrapper: Wrapper::default(), limits: Limits::default(), ratio_max: 200 }
     }
 }
 

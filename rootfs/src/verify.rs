@@ -204,6 +204,3 @@ impl Comparison<'_> {
         self.differences
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -70,7 +70,7 @@ impl<'a> Copier<'a> {
             seek(&source, SeekFrom::Start(0)).attempt(|| subject(path), "lseek")?;
         }
         let copy = Copy { source, name, path, found };
-        let entry = copy.into_new_inode(&pair.target, &self.can_clone, buffer)?;
+        let entry = copy.make_in(&pair.target, &self.can_clone, buffer)?;
         Ok(Frozen { entry, linked_bytes: None })
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn copy_anew(
     let found = stat_leaf(directory, name).attempt(|| subject(path), "fstatat")?;
     let source = open_source(directory, name, path, &found)?;
     let copy = Copy { source, name, path, found: &found };
-    copy.into_new_inode(target, &AtomicBool::new(false), &mut Copier::buffer())
+    copy.make_in(target, &AtomicBool::new(false), &mut Copier::buffer())
 }
 
 fn open_source(
@@ -108,7 +108,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn into_new_inode(
+    fn make_in(
         &self,
         directory: &OwnedFd,
         can_clone: &AtomicBool,

@@ -320,6 +320,3 @@ fn special(path: &[u8], kind: FileType) -> Refusal {
         format!("{} is {what}; only files, directories and symlinks can be frozen", quoted(path));
     Refusal::new(RefusalCode::SpecialFile, message)
 }
-
-#[cfg(test)]
-mod tests;

@@ -118,6 +118,7 @@ impl Stream {
             Format::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(counted)),
             Format::Zstd => Box::new(open_zstd(counted).map_err(|error| unreadable(&error))?),
         };
+        let inner = expect_tar(inner, format)?;
         Ok(Self {
             inner,
             upload: count,
@@ -162,6 +163,24 @@ impl Read for Stream {
         self.check_budget().map_err(into_io)?;
         Ok(count)
     }
+}
+
+/// Looks whether a tar is inside the compression, which says more than a checksum that is wrong.
+fn expect_tar(mut inner: Box<dyn Read>, format: Format) -> Result<Box<dyn Read>, Refusal> {
+    let mut head = Vec::new();
+    (&mut inner).take(512).read_to_end(&mut head).map_err(|error| {
+        let code = match error.kind() {
+            io::ErrorKind::UnexpectedEof => RefusalCode::TruncatedArchive,
+            _ => RefusalCode::CorruptArchive,
+        };
+        let message = format!("the archive is damaged before its first member: {error}");
+        Refusal::new(code, message)
+    })?;
+    if format != Format::Tar && !is_tar(&head) {
+        let message = "the upload is compressed, but there is no tar inside";
+        return Err(Refusal::new(RefusalCode::CorruptArchive, message));
+    }
+    Ok(Box::new(io::Cursor::new(head).chain(inner)))
 }
 
 fn open_zstd<R: io::BufRead>(reader: R) -> io::Result<zstd::Decoder<'static, R>> {

@@ -5,17 +5,18 @@
 //! archive, or was there before, is never written through.
 
 use super::member::{Data, Kind, Member};
+use super::parents::{Parents, conflict};
 use super::settle::Landed;
 use super::wrapper::{APPLE_DOUBLE, is_known_metadata};
 use crate::job::{ImportOutcome, Limits, Progress, Refusal, RefusalCode, SkipReason, Skipped};
 use crate::names::{NameFault, parts_of, printable, quoted};
 use crate::refusal::Attempt;
-use crate::tree::{self, join, open_directory, split, stat_leaf};
+use crate::tree::{self, open_directory, split, stat_leaf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, futimens, linkat, mkdirat, openat};
 use rustix::fs::{symlinkat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// The most dropped members that are named in the outcome.
 const EXAMPLES_MAX: usize = 20;
@@ -54,8 +55,7 @@ pub(super) struct Materialiser<'a> {
     pub(super) out: BorrowedFd<'a>,
     pub(super) limits: &'a Limits,
     wrapper: Option<Vec<u8>>,
-    /// The directory of the last member, since most have the same one as their neighbour.
-    parent: Option<(Vec<u8>, OwnedFd)>,
+    parents: Parents<'a>,
     /// What is to be looked at once everything landed.
     pub(super) landed: Landed,
     pub(super) outcome: ImportOutcome,
@@ -74,7 +74,7 @@ impl<'a> Materialiser<'a> {
             out,
             limits,
             wrapper,
-            parent: None,
+            parents: Parents::new(out),
             landed: Landed::default(),
             outcome,
             entries: 0,
@@ -156,7 +156,7 @@ impl<'a> Materialiser<'a> {
     ) -> Result<(), Fault> {
         self.check_bytes(path, member.size)?;
         let (directory, name) = split(path);
-        let parent = self.open_parent(directory, path)?;
+        let parent = self.parents.open(directory, path)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = replacing(&parent, &name, path, "openat", || {
@@ -169,7 +169,7 @@ impl<'a> Materialiser<'a> {
         if begins == APPLE_DOUBLE && name.to_bytes().starts_with(b"._") {
             self.landed.side_files.push(path.to_vec());
         }
-        self.close_parent(directory, parent);
+        self.parents.keep(directory, parent);
         Ok(())
     }
 
@@ -225,14 +225,14 @@ impl<'a> Materialiser<'a> {
 
     fn make_directory(&mut self, path: &[u8], member: &Member) -> Result<(), Fault> {
         let (directory, name) = split(path);
-        let parent = self.open_parent(directory, path)?;
+        let parent = self.parents.open(directory, path)?;
         match mkdirat(&parent, &name, Mode::from_raw_mode(0o755)) {
             Ok(()) => {}
             Err(Errno::EXIST) => self.replace_by_directory(&parent, &name, path)?,
             Err(errno) => return Err(Refusal::call(&quoted(path), "mkdirat", errno).into()),
         }
         self.landed.directories.push((path.to_vec(), member.mtime));
-        self.close_parent(directory, parent);
+        self.parents.keep(directory, parent);
         Ok(())
     }
 
@@ -257,7 +257,7 @@ impl<'a> Materialiser<'a> {
     fn make_symlink(&mut self, path: &[u8], member: &Member) -> Result<(), Fault> {
         check_target(path, &member.link)?;
         let (directory, name) = split(path);
-        let parent = self.open_parent(directory, path)?;
+        let parent = self.parents.open(directory, path)?;
         replacing(&parent, &name, path, "symlinkat", || {
             symlinkat(&member.link[..], &parent, &name)
         })?;
@@ -265,7 +265,7 @@ impl<'a> Materialiser<'a> {
         rustix::fs::utimensat(&parent, &name, &times, AtFlags::SYMLINK_NOFOLLOW)
             .attempt(|| quoted(path), "utimensat")?;
         self.landed.symlinks.push(path.to_vec());
-        self.close_parent(directory, parent);
+        self.parents.keep(directory, parent);
         Ok(())
     }
 
@@ -294,62 +294,12 @@ impl<'a> Materialiser<'a> {
             return Ok(());
         }
         let (directory, name) = split(path);
-        let parent = self.open_parent(directory, path)?;
+        let parent = self.parents.open(directory, path)?;
         replacing(&parent, &name, path, "linkat", || {
             linkat(&target_parent, &target_name, &parent, &name, AtFlags::empty())
         })?;
-        self.close_parent(directory, parent);
+        self.parents.keep(directory, parent);
         Ok(())
-    }
-
-    /// Opens the directory a member goes into, and makes it where it is missing.
-    fn open_parent(&mut self, directory: &[u8], path: &[u8]) -> Result<OwnedFd, Fault> {
-        if let Some((_, parent)) = self.parent.take_if(|(last, _)| last == directory) {
-            return Ok(parent);
-        }
-        match open_directory(self.out, directory) {
-            Ok(parent) => Ok(parent),
-            Err(Errno::NOENT) => self.make_parents(directory, path),
-            Err(errno) => Err(self.parent_fault(directory, path, errno)),
-        }
-    }
-
-    /// Keeps the directory of a member open for the next one.
-    fn close_parent(&mut self, directory: &[u8], parent: OwnedFd) {
-        self.parent = Some((directory.to_vec(), parent));
-    }
-
-    fn make_parents(&self, directory: &[u8], path: &[u8]) -> Result<OwnedFd, Fault> {
-        let mut parent = open_directory(self.out, b"").attempt(|| quoted(path), "openat2")?;
-        for part in directory.split(|byte| *byte == b'/') {
-            match mkdirat(&parent, part, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(Refusal::call(&quoted(path), "mkdirat", errno).into()),
-            }
-            parent = open_directory(parent.as_fd(), part)
-                .map_err(|errno| self.parent_fault(directory, path, errno))?;
-        }
-        Ok(parent)
-    }
-
-    fn parent_fault(&self, directory: &[u8], path: &[u8], errno: Errno) -> Fault {
-        match errno {
-            Errno::LOOP => SkipReason::ThroughSymlink.into(),
-            Errno::NOTDIR => conflict(&self.file_above(directory), path).into(),
-            _ => Refusal::call(&quoted(path), "openat2", errno).into(),
-        }
-    }
-
-    /// The part of a path that is no directory.
-    fn file_above(&self, directory: &[u8]) -> Vec<u8> {
-        let mut path = Vec::new();
-        for part in directory.split(|byte| *byte == b'/') {
-            path = join(&path, part);
-            if open_directory(self.out, &path).is_err_and(|errno| errno == Errno::NOTDIR) {
-                break;
-            }
-        }
-        path
     }
 }
 
@@ -372,16 +322,6 @@ fn replacing<T>(
         Err(errno) => return Err(Refusal::call(&quoted(path), "unlinkat", errno).into()),
     }
     make().attempt(|| quoted(path), call).map_err(Fault::Refuse)
-}
-
-/// A name that is a file and a directory.
-fn conflict(file: &[u8], path: &[u8]) -> Refusal {
-    let message = if file == path {
-        format!("{} is a file and a directory", quoted(file))
-    } else {
-        format!("{} is a file, and {} would be below it", quoted(file), quoted(path))
-    };
-    Refusal::new(RefusalCode::NameConflict, message)
 }
 
 /// Drops symlinks that are absolute or lead out of the root as they are written. Those that lead

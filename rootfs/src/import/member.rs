@@ -7,7 +7,7 @@
 use super::format::Stream;
 use super::pax::{Extensions, header_time};
 use crate::job::{ImportOptions, Refusal, RefusalCode};
-use crate::names::quoted;
+use crate::names::{printable, quoted};
 use crate::refusal::refusal_within;
 use crate::tree::{Time, too_many_entries};
 use std::cell::Cell;
@@ -244,7 +244,8 @@ impl Place {
         if error.kind() == io::ErrorKind::UnexpectedEof || self.ended.get() {
             return self.cut_short(None).detail(error);
         }
-        self.damaged(&error.to_string())
+        // The text can repeat bytes of a header.
+        self.damaged(&printable(error.to_string().as_bytes()))
     }
 
     fn cut_short(&self, of: Option<(u64, u64)>) -> Refusal {

@@ -7,6 +7,7 @@
 pub mod format;
 mod materialise;
 pub mod member;
+mod parents;
 pub mod pax;
 mod settle;
 pub mod wrapper;

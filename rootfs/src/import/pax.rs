@@ -91,9 +91,12 @@ fn check_global(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// Key and value.
+type Record<'a> = (&'a [u8], &'a [u8]);
+
 /// Takes pax records apart: `LENGTH KEY=VALUE\n`, the length of the whole record in decimal. The
 /// value can be any bytes, newlines too.
-fn records(mut rest: &[u8]) -> Result<Vec<(&[u8], &[u8])>, String> {
+fn records(mut rest: &[u8]) -> Result<Vec<Record<'_>>, String> {
     let mut records = Vec::new();
     while !rest.is_empty() {
         let (record, after) = split_record(rest).ok_or("a pax record is malformed")?;
@@ -102,8 +105,6 @@ fn records(mut rest: &[u8]) -> Result<Vec<(&[u8], &[u8])>, String> {
     }
     Ok(records)
 }
-
-type Record<'a> = (&'a [u8], &'a [u8]);
 
 fn split_record(bytes: &[u8]) -> Option<(Record<'_>, &[u8])> {
     let space = bytes.iter().take(20).position(|byte| *byte == b' ')?;
@@ -130,7 +131,7 @@ fn until_nul(bytes: &[u8]) -> Vec<u8> {
 fn clamp(seconds: i128, nanoseconds: u32) -> Time {
     const FIRST: i128 = -(1 << 31);
     const LAST: i128 = (1 << 34) - (1 << 31) - 1;
-    if seconds < FIRST || seconds > LAST {
+    if !(FIRST..=LAST).contains(&seconds) {
         return Time { seconds: seconds.clamp(FIRST, LAST) as i64, nanoseconds: 0 };
     }
     Time { seconds: seconds as i64, nanoseconds }

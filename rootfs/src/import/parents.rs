@@ -1,0 +1,88 @@
+//! The directories that members of an archive go into.
+
+use super::materialise::Fault;
+use crate::job::{Refusal, RefusalCode, SkipReason};
+use crate::names::quoted;
+use crate::refusal::Attempt;
+use crate::tree::{join, open_directory};
+use rustix::fs::{Mode, mkdirat};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Opens parents, and makes them where they are missing.
+pub(super) struct Parents<'a> {
+    out: BorrowedFd<'a>,
+    /// That of the last member, since most have the same one as their neighbour. An import never
+    /// removes a directory, so it stays what its path names.
+    last: Option<(Vec<u8>, OwnedFd)>,
+}
+
+impl<'a> Parents<'a> {
+    pub(super) fn new(out: BorrowedFd<'a>) -> Self {
+        Self { out, last: None }
+    }
+
+    /// Opens the directory of the member that lands at `path`.
+    pub(super) fn open(&mut self, directory: &[u8], path: &[u8]) -> Result<OwnedFd, Fault> {
+        if let Some((_, parent)) = self.last.take_if(|(last, _)| last == directory) {
+            return Ok(parent);
+        }
+        match open_directory(self.out, directory) {
+            Ok(parent) => Ok(parent),
+            Err(Errno::NOENT) => self.make(directory, path),
+            Err(errno) => Err(self.fault(directory, path, errno)),
+        }
+    }
+
+    /// Keeps the directory of a member open for the next one.
+    pub(super) fn keep(&mut self, directory: &[u8], parent: OwnedFd) {
+        self.last = Some((directory.to_vec(), parent));
+    }
+
+    fn make(&self, directory: &[u8], path: &[u8]) -> Result<OwnedFd, Fault> {
+        let mut parent = open_directory(self.out, b"").attempt(|| quoted(path), "openat2")?;
+        for part in directory.split(|byte| *byte == b'/') {
+            match mkdirat(&parent, part, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(Refusal::call(&quoted(path), "mkdirat", errno).into()),
+            }
+            parent = open_directory(parent.as_fd(), part)
+                .map_err(|errno| self.fault(directory, path, errno))?;
+        }
+        Ok(parent)
+    }
+
+    fn fault(&self, directory: &[u8], path: &[u8], errno: Errno) -> Fault {
+        match errno {
+            Errno::LOOP => SkipReason::ThroughSymlink.into(),
+            Errno::NOTDIR => conflict(&self.file_above(directory), path).into(),
+            Errno::XDEV => {
+                let message = format!("{} would land on a mount", quoted(path));
+                Refusal::new(RefusalCode::MountInTree, message).into()
+            }
+            _ => Refusal::call(&quoted(path), "openat2", errno).into(),
+        }
+    }
+
+    /// The part of a path that is no directory.
+    fn file_above(&self, directory: &[u8]) -> Vec<u8> {
+        let mut path = Vec::new();
+        for part in directory.split(|byte| *byte == b'/') {
+            path = join(&path, part);
+            if open_directory(self.out, &path).is_err_and(|errno| errno == Errno::NOTDIR) {
+                break;
+            }
+        }
+        path
+    }
+}
+
+/// The refusal of a name that is a file and a directory.
+pub(super) fn conflict(file: &[u8], path: &[u8]) -> Refusal {
+    let message = if file == path {
+        format!("{} is a file and a directory", quoted(file))
+    } else {
+        format!("{} is a file, and {} would be below it", quoted(file), quoted(path))
+    };
+    Refusal::new(RefusalCode::NameConflict, message)
+}

@@ -1,0 +1,175 @@
+//! Archives that are damaged, cut short, too large or of another kind.
+
+use crate::archive::{Header, Tar, gzip, zstd};
+use crate::hostile::{assert_refused, keep, refusing, run};
+use crate::listing::Place;
+use hangar_rootfs::job::{ImportOptions, Limits, RefusalCode};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+#[test]
+fn paths_beyond_the_limits_are_refused() {
+    use RefusalCode::*;
+    let limits = Limits { path_bytes_max: 200, depth_max: 20, ..Limits::default() };
+    let deep = ["d"; 30].join("/");
+    let long = |length| Tar::new().long(b'L', &vec![b'a'; length]).file("x", "").finish();
+    assert_refused(
+        vec![
+            refusing("too deep", Tar::new().file(&deep, "").finish(), PathTooDeep, &["30", "20"]),
+            refusing("too long (A22)", long(250), PathTooLong, &["250", "200"]),
+            refusing("a name too long for the kernel", long(256), PathTooLong, &["256", "255"]),
+        ],
+        &ImportOptions { limits, ..keep() },
+    );
+}
+
+#[test]
+fn sizes_beyond_the_limits_are_refused_before_they_are_written() {
+    use RefusalCode::*;
+    let limits = Limits {
+        bytes_max: 1 << 20,
+        file_bytes_max: 100_000,
+        entries_max: 50,
+        ..Limits::default()
+    };
+    let many = (0..60).fold(Tar::new(), |tar, n| tar.file(format!("f{n}"), ""));
+    let fat = (0..12).fold(Tar::new(), |tar, n| tar.file(format!("f{n}"), vec![n; 100_000]));
+    let huge = Header::new(b"huge", b'0').raw(124, &[0x80, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0]);
+    let negative = Header::new(b"negative", b'0').raw(124, &[0xff; 12]);
+    let long_name = Header::new(b"././@LongLink", b'L').size(3 << 20);
+    let table = vec![
+        refusing(
+            "one file too large",
+            Tar::new().file("big", vec![0; 100_001]).finish(),
+            FileTooLarge,
+            &["\"big\" has 100001 bytes; 100000 are allowed"],
+        ),
+        refusing(
+            "1 TiB declared in base 256 (A20)",
+            Tar::new().member(&huge, b"").finish(),
+            FileTooLarge,
+            &["\"huge\" has 1099511627776 bytes"],
+        ),
+        refusing(
+            "a negative size",
+            Tar::new().file("a", "1").member(&negative, b"").finish(),
+            CorruptArchive,
+            &["size overflow", "after the member \"a\""],
+        ),
+        refusing("all files together", fat.finish(), TreeTooLarge, &["1048576 bytes"]),
+        refusing("too many members", many.finish(), TooManyEntries, &["more than 50"]),
+        refusing(
+            "a long name of 3 MiB",
+            Tar::new().member(&long_name, &vec![b'a'; 3 << 20]).file("x", "").finish(),
+            CorruptArchive,
+            &["extension header is larger than 1 MiB"],
+        ),
+    ];
+    assert_refused(table, &ImportOptions { limits, ..keep() });
+}
+
+#[test]
+fn a_small_upload_that_unpacks_to_very_much_is_refused() {
+    let tar = Tar::new().file("zeros", vec![0; 100 << 20]).finish();
+    for bytes in [gzip(&tar), zstd(&tar)] {
+        let place = Place::new();
+        let refusal = run(&place, &bytes, &keep()).unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::RatioTooHigh, "{refusal}");
+        let written = fs::metadata(place.at("zeros")).map_or(0, |metadata| metadata.size());
+        assert!(written <= 65 << 20, "{written} bytes were written");
+    }
+    // Its twin: as many zeros that are not compressed.
+    let place = Place::new();
+    assert_eq!(run(&place, &tar, &keep()).unwrap().bytes, 100 << 20);
+}
+
+#[test]
+fn endless_padding_is_refused() {
+    let mut tar = Tar::new().file("a", "1").finish();
+    tar.resize(40 << 20, 0);
+    let says = &["padding", "after the member \"a\""];
+    assert_refused(
+        vec![refusing("40 MiB of zeros", gzip(&tar), RefusalCode::CorruptArchive, says)],
+        &keep(),
+    );
+}
+
+#[test]
+fn formats_that_are_not_read_are_named() {
+    use RefusalCode::*;
+    let begins = |magic: &[u8]| [magic, &[7; 600]].concat();
+    assert_refused(
+        vec![
+            refusing("zip", begins(b"PK\x03\x04"), UnsupportedFormat, &["zip", "tar.zst"]),
+            refusing("xz", begins(b"\xfd7zXZ\0"), UnsupportedFormat, &["xz"]),
+            refusing("bzip2", begins(b"BZh9"), UnsupportedFormat, &["bzip2"]),
+            refusing("7z", begins(b"7z\xbc\xaf\x27\x1c"), UnsupportedFormat, &["7z"]),
+            refusing("nothing", vec![], CorruptArchive, &["the upload is empty"]),
+            refusing("text", begins(b"hello world"), CorruptArchive, &["no archive"]),
+            refusing("a short text", b"hello".to_vec(), CorruptArchive, &["no archive"]),
+            refusing("text in gzip", gzip(&begins(b"hello")), CorruptArchive, &["no tar inside"]),
+            refusing("nothing in gzip", gzip(b""), CorruptArchive, &["no tar inside"]),
+            refusing(
+                "gzip in gzip",
+                gzip(&gzip(&Tar::new().finish())),
+                CorruptArchive,
+                &["no tar"],
+            ),
+        ],
+        &keep(),
+    );
+}
+
+/// Every cut of an archive is refused: nobody may believe that the first half is the project.
+#[test]
+fn archives_are_refused_wherever_they_are_cut() {
+    let tar = Tar::new()
+        .directory("p")
+        .file("p/first", vec![1; 700])
+        .long(b'L', &[b'n'; 120])
+        .file("p/x", "second")
+        .pax(b'x', &[("path", b"p/third")])
+        .file("p/y", vec![3; 2000]);
+    let end = tar.clone().unfinished().len();
+    let whole = tar.finish();
+    for cut in (0..end).step_by(64).chain([end - 1, end]) {
+        let place = Place::new();
+        let refusal = run(&place, &whole[..cut], &keep()).expect_err(&format!("cut at {cut}"));
+        // Less than a header cannot be told from what is no archive.
+        let expected = match cut {
+            0..512 => RefusalCode::CorruptArchive,
+            _ => RefusalCode::TruncatedArchive,
+        };
+        assert_eq!(refusal.code, expected, "cut at {cut}: {refusal}");
+    }
+    let place = Place::new();
+    let refusal = run(&place, &whole[..1124], &keep()).unwrap_err();
+    assert_eq!(
+        refusal.message,
+        "the archive is cut short inside the member \"p/first\" (100 of its 700 bytes are there)"
+    );
+    let refusal = run(&place, &whole[..end], &keep()).unwrap_err();
+    assert_eq!(refusal.message, "the archive is cut short after the member \"p/third\"");
+}
+
+#[test]
+fn compressed_archives_that_are_cut_or_damaged_are_refused() {
+    let content: Vec<u8> = (0..40_000u32).flat_map(|n| n.wrapping_mul(n).to_le_bytes()).collect();
+    let tar = Tar::new().file("p/first", &content).file("p/second", &content).finish();
+    for (name, whole) in [("gzip", gzip(&tar)), ("zstd", zstd(&tar))] {
+        for cut in (1..whole.len()).step_by(whole.len() / 40).chain([whole.len() - 1]) {
+            let place = Place::new();
+            let refusal =
+                run(&place, &whole[..cut], &keep()).expect_err(&format!("{name} cut at {cut}"));
+            let codes = [RefusalCode::TruncatedArchive, RefusalCode::CorruptArchive];
+            assert!(codes.contains(&refusal.code), "{name} cut at {cut}: {refusal}");
+        }
+        let place = Place::new();
+        let refusal = run(&place, &whole[..whole.len() - 20], &keep()).unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::TruncatedArchive, "{name}: {refusal}");
+        assert!(refusal.message.contains("member \"p/"), "{name}: {}", refusal.message);
+        let mut damaged = whole.clone();
+        damaged[whole.len() / 2] ^= 0x10;
+        run(&place, &damaged, &keep()).expect_err(&format!("{name} with a changed bit"));
+    }
+}

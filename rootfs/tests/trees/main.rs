@@ -1,0 +1,11 @@
+//! Archives and trees, good and hostile, against the real kernel and the real file system.
+
+mod archive;
+mod damaged;
+mod freeze;
+mod hostile;
+mod import;
+mod listing;
+mod remove;
+mod verify;
+mod worker;
