@@ -17,15 +17,15 @@ fn confine() -> Got<i64> {
     restricted
 }
 
-/// P042: a file that modes and mounts would let one write, and only Landlock does not.
+/// P042: files that only Landlock protects: the environment, once the host has left out what makes
+/// it read-only, or a canary of the host's.
 pub fn enforced(report: &Report) {
-    // Mode 0200, owned by the process itself, on a mount that is writable.
-    report.attempt("write /proc/self/clear_refs", sys::write("/proc/self/clear_refs", b"1"));
+    report.attempt("write the environment", sys::write(&report.env("open/file"), b"p"));
+    report.attempt("create in the environment", {
+        open(&report.env("open/landlock"), libc::O_CREAT | libc::O_WRONLY)
+    });
     if let Some(canary) = &report.options.canary {
         report.attempt("write the canary", sys::write(canary, b"x"));
-        report.attempt("create beside the canary", {
-            open(&format!("{canary}.new"), libc::O_CREAT | libc::O_WRONLY)
-        });
     }
 }
 

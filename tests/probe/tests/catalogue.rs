@@ -164,9 +164,9 @@ const HARM: &[(&str, &[&str])] = &[
     ("P039", &["clone with garbage above"]),
     ("P040", &["io_uring_setup", "userfaultfd", "kcmp", "pidfd_getfd", "modify_ldt"]),
     ("P041c", &["no filter is in force", "refused calls stay refused below an allowing filter"]),
-    ("P042", &["write /proc/self/clear_refs"]),
+    ("P042", &["write the environment", "create in the environment"]),
     ("P053", &["learn that a process of others exists"]),
-    ("P064", &["/tmp is something else"]),
+    ("P064", &["/tmp is something else", "directories of the host"]),
 ];
 
 #[test]

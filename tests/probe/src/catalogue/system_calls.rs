@@ -131,14 +131,15 @@ const SURFACE: &[Attempt] = &[
 pub const LANDLOCK: &[Probe] = &[
     Probe {
         id: "P042",
-        title: "a file that only Landlock protects",
+        title: "files that only Landlock protects",
         attempts: &[
-            attempt("write /proc/self/clear_refs", "EACCES"),
+            attempt("write the environment", "EROFS|EACCES"),
+            attempt("create in the environment", "EROFS|EACCES"),
             attempt("write the canary", "EACCES"),
-            attempt("create beside the canary", "EACCES"),
         ],
-        steps: &["enforce-landlock"],
-        beyond: "the last two only with `--canary`",
+        steps: &["make-views-read-only", "overlay-views", "enforce-landlock"],
+        beyond: "without the first two steps it is Landlock that says EACCES; the last attempt \
+                 only with `--canary`",
         run: landlock::enforced,
     },
     Probe {
