@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod crew;
+mod flush;
 pub mod freeze;
 pub mod import;
 pub mod job;

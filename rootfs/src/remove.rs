@@ -8,11 +8,14 @@ use crate::job::{Progress, Refusal, RefusalCode, RemoveOutcome};
 use crate::names::quoted;
 use crate::refusal::Attempt;
 use crate::tree::{CONFINED, file_type, open_directory, stat_leaf};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat, chmodat, fchmod};
-use rustix::fs::{fstat, openat2, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{Stat, chmodat, fchmod, fstat, openat2, renameat_with, unlinkat};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// As [`CONFINED`], but a mount may be entered.
+const CONFINED_TO_MOUNT: ResolveFlags = CONFINED.difference(ResolveFlags::NO_XDEV);
 
 /// Directories that are open at the same time.
 const LEVELS_MAX: usize = 32;
@@ -47,14 +50,15 @@ pub fn remove(
         unlinkat(out, name, AtFlags::empty()).attempt(at, "unlinkat")?;
         return Ok(RemoveOutcome { entries: 1 });
     }
-    let resolve = CONFINED.difference(rustix::fs::ResolveFlags::NO_XDEV);
-    let top = open_anyhow(out, name, &found, resolve).attempt(at, "openat2")?;
-    removal.empty(&top)?;
-    match unlinkat(out, name, AtFlags::REMOVEDIR) {
-        Ok(()) => removal.entries += 1,
-        // It is a mount, on the worker's own root, which is read-only.
-        Err(Errno::BUSY | Errno::ROFS) => {}
-        Err(errno) => return Err(Refusal::call(&at(), "unlinkat", errno)),
+    // A mount cannot be deleted, and what it is mounted on may be read-only.
+    let (top, is_mount) = match open_anyhow(out, name, &found, CONFINED) {
+        Err(Errno::XDEV) => (open_anyhow(out, name, &found, CONFINED_TO_MOUNT), true),
+        opened => (opened, false),
+    };
+    removal.empty(&top.attempt(at, "openat2")?)?;
+    if !is_mount {
+        unlinkat(out, name, AtFlags::REMOVEDIR).attempt(at, "unlinkat")?;
+        removal.entries += 1;
     }
     Ok(RemoveOutcome { entries: removal.entries })
 }
@@ -65,7 +69,7 @@ fn open_anyhow(
     parent: impl AsFd,
     name: &CStr,
     found: &Stat,
-    resolve: rustix::fs::ResolveFlags,
+    resolve: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = || openat2(&parent, name, flags, Mode::empty(), resolve);

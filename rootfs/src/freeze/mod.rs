@@ -8,6 +8,7 @@ mod copy;
 mod reference;
 
 use crate::crew::{self, FeedEnd, Tasks};
+use crate::flush::while_flushing;
 use crate::job::{FreezeOptions, FreezeOutcome, Progress, Refusal, RefusalCode};
 use crate::manifest::{Entry, Manifest, Node, hex};
 use crate::names::quoted;
@@ -63,12 +64,15 @@ pub fn freeze(
     let target = open_directory(destination, b"tree").attempt(|| subject(b""), "openat2")?;
     let copier = Copier::new(&references);
     let mut survey = Survey::new(input, target.as_fd(), options);
-    let frozen = crew::run(
-        Copier::buffer,
-        |buffer, task| copier.freeze_file(task, buffer),
-        |tasks| survey.hand_out(tasks, progress),
-    )?;
-    let (entries, mut outcome) = survey.finish(frozen)?;
+    let (frozen, flushed) = while_flushing(destination, || {
+        crew::run(
+            Copier::buffer,
+            |buffer, task| copier.freeze_file(task, buffer),
+            |tasks| survey.hand_out(tasks, progress),
+        )
+    });
+    let (entries, mut outcome) = survey.finish(frozen?)?;
+    flushed.attempt(|| "the frozen tree".to_owned(), "syncfs")?;
     outcome.unusable_references = references.unusable;
     outcome.root_digest = write_manifest(destination, Manifest::new(entries))?;
     rustix::fs::syncfs(destination).attempt(|| "the frozen tree".to_owned(), "syncfs")?;

@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 
 const WORKER: &str = env!("CARGO_BIN_EXE_hangar-worker");
 
-/// Mounts a root with the given directories, and runs the worker in it with the socket, which
+/// Mounts a read-only root with the given directories, and runs the worker in it with the socket, which
 /// comes as standard input, on 3 and the upload, which comes as standard output, on 4.
 const START: &str = r#"
 set -eu
@@ -26,6 +26,7 @@ for library in /usr /lib /lib64; do mkdir "$root$library"; mount --rbind "$libra
 while [ "$1" != -- ]; do mkdir -p "$root/$1"; mount --bind "$2" "$root/$1"; shift 2; done
 shift
 touch "$root/worker"; mount --bind "$worker" "$root/worker"
+mount -o remount,bind,ro "$root"
 exec chroot "$root" /usr/bin/setpriv --reuid "$user" --regid "$user" --clear-groups \
     --inh-caps=-all --bounding-set=-all /worker "$@" 3<&0 4<&1 0</dev/null 1>/dev/null
 "#;
