@@ -24,7 +24,8 @@ pub struct Limits {
     pub bytes_max: u64,
     /// The size of one file; holes count.
     pub file_bytes_max: u64,
-    /// The number of files, directories and links; in an archive, of members.
+    /// The number of files, directories and links. In an archive, dropped members count as well,
+    /// and directories that are only named in the paths of others.
     pub entries_max: u64,
     /// The number of names in one path.
     pub depth_max: u32,
@@ -185,7 +186,7 @@ pub struct VerifyOutcome {
 }
 
 /// The most mismatches a [`VerifyOutcome`] lists.
-pub const MISMATCHES_MAX: usize = 64;
+pub const MISMATCHES_MAX: usize = 32;
 
 /// One difference between a frozen tree and its manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -203,7 +203,7 @@ impl<'a> Walk<'a> {
         let between = usize::from(!directory.is_empty());
         let bytes = directory.len() + between + name.count_bytes();
         let depth = 1 + between + directory.iter().filter(|byte| **byte == b'/').count();
-        check_size(directory, bytes, depth, self.limits)
+        check_size(&join(directory, name.to_bytes()), bytes, depth, self.limits)
     }
 }
 

@@ -11,7 +11,7 @@ use super::wrapper::{APPLE_DOUBLE, is_known_metadata};
 use crate::job::{ImportOutcome, Limits, Progress, Refusal, RefusalCode, SkipReason, Skipped};
 use crate::names::{NameFault, parts_of, printable, quoted};
 use crate::refusal::Attempt;
-use crate::tree::{self, open_directory, split, stat_leaf};
+use crate::tree::{self, open_directory, split, stat_leaf, too_many_entries};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, futimens, linkat, mkdirat, openat};
 use rustix::fs::{symlinkat, unlinkat};
 use rustix::io::Errno;
@@ -91,13 +91,15 @@ impl<'a> Materialiser<'a> {
     pub(super) fn land(&mut self, member: &Member, data: &mut Data<'_>) -> Result<(), Refusal> {
         self.entries += 1;
         match self.write(member, data) {
-            Ok(()) => Ok(()),
-            Err(Fault::Skip(reason)) => {
-                self.skip(&member.name, reason);
-                Ok(())
-            }
-            Err(Fault::Refuse(refusal)) => Err(refusal),
+            Ok(()) => {}
+            Err(Fault::Skip(reason)) => self.skip(&member.name, reason),
+            Err(Fault::Refuse(refusal)) => return Err(refusal),
         }
+        // A few long paths name many directories.
+        if self.entries + self.parents.made > self.limits.entries_max {
+            return Err(too_many_entries(self.limits));
+        }
+        Ok(())
     }
 
     pub(super) fn skip(&mut self, name: &[u8], reason: SkipReason) {

@@ -18,6 +18,9 @@ use std::rc::Rc;
 /// The longest extension header that is taken. Names end at 4 KiB; the rest is attributes.
 const EXTENSION_BYTES_MAX: u64 = 1 << 20;
 
+/// Extension headers before one member. There are five kinds, and repeating one says nothing.
+const EXTENSIONS_MAX: u32 = 16;
+
 /// Zeros behind the end of a tar that are read over. Writers pad to 10 KiB, tapes to a few MiB.
 const PADDING_BYTES_MAX: u64 = 16 << 20;
 
@@ -109,18 +112,22 @@ pub fn read_members(
     let mut archive = tar::Archive::new(stream);
     let entries = archive.entries().map_err(|error| place.fault(&error))?;
     let mut extensions = Extensions::default();
-    let mut count = 0;
+    let (mut members, mut in_a_row) = (0, 0);
     for entry in entries.raw(true) {
         let mut entry = entry.map_err(|error| place.fault(&error))?;
-        count += 1;
-        if count > options.limits.entries_max {
-            return Err(too_many_entries(&options.limits));
-        }
         let kind = entry.header().entry_type().as_byte();
         if matches!(kind, b'x' | b'X' | b'g' | b'L' | b'K') {
+            in_a_row += 1;
+            if in_a_row > EXTENSIONS_MAX {
+                return Err(place.damaged("more than 16 extension headers belong to one member"));
+            }
             let bytes = read_extension(&mut entry, &place)?;
             extensions.take(kind, &bytes).map_err(|cause| place.damaged(&cause))?;
             continue;
+        }
+        (members, in_a_row) = (members + 1, 0);
+        if members > options.limits.entries_max {
+            return Err(too_many_entries(&options.limits));
         }
         let extensions = std::mem::take(&mut extensions);
         let member = member_of(entry.header(), &extensions, &place)?;

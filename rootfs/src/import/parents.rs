@@ -15,11 +15,13 @@ pub(super) struct Parents<'a> {
     /// That of the last member, since most have the same one as their neighbour. An import never
     /// removes a directory, so it stays what its path names.
     last: Option<(Vec<u8>, OwnedFd)>,
+    /// Directories that were made because a member goes into them.
+    pub(super) made: u64,
 }
 
 impl<'a> Parents<'a> {
     pub(super) fn new(out: BorrowedFd<'a>) -> Self {
-        Self { out, last: None }
+        Self { out, last: None, made: 0 }
     }
 
     /// Opens the directory of the member that lands at `path`.
@@ -39,11 +41,12 @@ impl<'a> Parents<'a> {
         self.last = Some((directory.to_vec(), parent));
     }
 
-    fn make(&self, directory: &[u8], path: &[u8]) -> Result<OwnedFd, Fault> {
+    fn make(&mut self, directory: &[u8], path: &[u8]) -> Result<OwnedFd, Fault> {
         let mut parent = open_directory(self.out, b"").attempt(|| quoted(path), "openat2")?;
         for part in directory.split(|byte| *byte == b'/') {
             match mkdirat(&parent, part, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                Ok(()) => self.made += 1,
+                Err(Errno::EXIST) => {}
                 Err(errno) => return Err(Refusal::call(&quoted(path), "mkdirat", errno).into()),
             }
             parent = open_directory(parent.as_fd(), part)

@@ -33,6 +33,8 @@ fn sizes_beyond_the_limits_are_refused_before_they_are_written() {
         ..Limits::default()
     };
     let many = (0..60).fold(Tar::new(), |tar, n| tar.file(format!("f{n}"), ""));
+    let wide = (0..6).fold(Tar::new(), |tar, n| tar.file(format!("{n}{}/f", "/d".repeat(9)), ""));
+    let attributes = (0..17).fold(Tar::new(), |tar, _| tar.pax(b'x', &[("uid", b"0")]));
     let fat = (0..12).fold(Tar::new(), |tar, n| tar.file(format!("f{n}"), vec![n; 100_000]));
     let huge = Header::new(b"huge", b'0').raw(124, &[0x80, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0]);
     let negative = Header::new(b"negative", b'0').raw(124, &[0xff; 12]);
@@ -58,6 +60,13 @@ fn sizes_beyond_the_limits_are_refused_before_they_are_written() {
         ),
         refusing("all files together", fat.finish(), TreeTooLarge, &["1048576 bytes"]),
         refusing("too many members", many.finish(), TooManyEntries, &["more than 50"]),
+        refusing("too many parents", wide.finish(), TooManyEntries, &["more than 50"]),
+        refusing(
+            "too many headers for one member",
+            attributes.file("a", "").finish(),
+            CorruptArchive,
+            &["more than 16 extension headers"],
+        ),
         refusing(
             "a long name of 3 MiB",
             Tar::new().member(&long_name, &vec![b'a'; 3 << 20]).file("x", "").finish(),
@@ -171,5 +180,69 @@ fn compressed_archives_that_are_cut_or_damaged_are_refused() {
         let mut damaged = whole.clone();
         damaged[whole.len() / 2] ^= 0x10;
         run(&place, &damaged, &keep()).expect_err(&format!("{name} with a changed bit"));
+    }
+}
+
+/// Archives with random damage: whatever comes of one, it comes without a panic and within the
+/// root. The damage is the same in every run.
+#[test]
+fn random_damage_does_no_harm() {
+    let tar = Tar::new()
+        .directory("p")
+        .file("p/file", vec![1; 600])
+        .symlink("p/link", "file")
+        .hard_link("p/hard", "p/file")
+        .long(b'L', &[b'n'; 120])
+        .file("p/x", "second")
+        .pax(b'x', &[("path", b"p/third"), ("mtime", b"1.5"), ("size", b"3")])
+        .file("p/y", "abc")
+        .finish();
+    let mut random = Random(42);
+    let mut codes = std::collections::BTreeMap::<String, u32>::new();
+    for round in 0..3000 {
+        let mut bytes = tar.clone();
+        for _ in 0..=random.below(3) {
+            // Name, size, type, link and the first bytes of data.
+            let field = [random.below(12), 124 + random.below(12), 156, 157 + random.below(8)];
+            let at = random.below(bytes.len() / 512) * 512 + field[random.below(4)];
+            bytes[at] = [b'/', b'.', 0, 0xff, b'1', b'5', random.below(256) as u8][random.below(7)];
+        }
+        // Most damage is found by the checksum of the header; this lets the rest be seen too.
+        mend_checksums(&mut bytes);
+        let packed = match round % 3 {
+            0 => gzip(&bytes),
+            1 => zstd(&bytes),
+            _ => bytes,
+        };
+        let place = Place::in_memory();
+        let code = match run(&place, &packed, &keep()) {
+            Ok(outcome) => format!("landed, {} dropped", outcome.skipped.min(1)),
+            Err(refusal) => format!("{:?}", refusal.code),
+        };
+        *codes.entry(code).or_default() += 1;
+    }
+    // The damage is of many kinds, or this would prove little.
+    assert!(codes.len() >= 6, "{codes:?}");
+    assert!(!codes.contains_key("Failed"), "{codes:?}");
+}
+
+/// Numbers without order (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+/// Writes the right checksum into every block that begins like a header.
+fn mend_checksums(bytes: &mut [u8]) {
+    for block in bytes.chunks_exact_mut(512).filter(|block| &block[257..262] == b"ustar") {
+        block[148..156].fill(b' ');
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     }
 }

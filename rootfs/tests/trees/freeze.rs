@@ -351,3 +351,32 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
     assert_eq!(refusal.code, RefusalCode::ChangedWhileRead);
     assert_eq!(refusal.message, "\"busy\" changed while it was read");
 }
+
+/// Nothing runs in a build that is frozen. Should something do so, a directory that turns into a
+/// link out of the tree and back is frozen as the one or the other, or refused; never followed.
+#[test]
+fn a_directory_that_turns_into_a_link_is_never_followed() {
+    let (input, other) = (Place::in_memory(), Place::in_memory());
+    input.write("d/x", "inside");
+    other.write("x", "secret");
+    symlink(other.path(), input.at("l")).unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                let swap = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(input.fd(), "d", input.fd(), "l", swap).unwrap();
+            }
+        });
+        for _ in 0..300 {
+            let store = Store(Place::in_memory());
+            match store.freeze(&input, "1", &FreezeOptions::default()) {
+                Ok(_) => {}
+                Err(refusal) => assert_eq!(refusal.code, RefusalCode::Failed, "{refusal}"),
+            }
+            let frozen = store.0.lines();
+            assert!(!frozen.iter().any(|line| line.contains("secret")), "{frozen:?}");
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+}

@@ -166,7 +166,7 @@ fn many_differences_are_counted_and_a_few_listed() {
         fs::write(store.tree("1").join(format!("more-{n}")), "").unwrap();
     }
     let outcome = run(&store);
-    assert_eq!((outcome.mismatch_count, outcome.mismatches.len()), (201, 64));
+    assert_eq!((outcome.mismatch_count, outcome.mismatches.len()), (201, 32));
 }
 
 #[test]
