@@ -142,7 +142,20 @@ impl Cgroups {
         limits: &GroupLimits,
         delegate_to: u32,
     ) -> Result<SessionCgroup, SetupError> {
-        SessionCgroup::create(self, name, limits, delegate_to)
+        let mut group = self.create_unlimited(name)?;
+        match group.admit(limits, delegate_to) {
+            Ok(()) => Ok(group),
+            Err(error) => Err(group.abandon(error)),
+        }
+    }
+
+    /// Makes a group for processes that are no session's yet: [`SessionCgroup::admit`] limits it
+    /// before anything of a session runs.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn create_unlimited(&self, name: &str) -> Result<SessionCgroup, SetupError> {
+        SessionCgroup::create(self, name)
     }
 
     /// Kills and removes every group that an earlier warden left, and returns their names.

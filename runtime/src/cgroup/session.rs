@@ -34,45 +34,49 @@ pub struct SessionCgroup {
 }
 
 impl SessionCgroup {
-    pub(super) fn create(
-        parents: &Cgroups,
-        name: &str,
-        limits: &GroupLimits,
-        delegate_to: u32,
-    ) -> Result<Self, SetupError> {
+    pub(super) fn create(parents: &Cgroups, name: &str) -> Result<Self, SetupError> {
         let mut group = Self {
             unified: parents.unified.new_child(name)?,
             v1: Vec::new(),
             v1_procs: Vec::new(),
             v2: parents.v2.clone(),
-            delegate_to,
+            delegate_to: 0,
         };
-        match group.prepare(parents, name, limits) {
+        match group.create_v1(parents, name) {
             Ok(()) => Ok(group),
-            Err(error) => {
-                // The first error is the one that tells; nothing runs in the group yet.
-                let _ = group.try_remove();
-                Err(error)
-            }
+            Err(error) => Err(group.abandon(error)),
         }
     }
 
-    fn prepare(
-        &mut self,
-        parents: &Cgroups,
-        name: &str,
-        limits: &GroupLimits,
-    ) -> Result<(), SetupError> {
+    fn create_v1(&mut self, parents: &Cgroups, name: &str) -> Result<(), SetupError> {
+        for (controller, parent) in &parents.v1 {
+            let place = parent.new_child(name)?;
+            self.v1_procs.push(place.open_procs()?);
+            self.v1.push((*controller, place));
+        }
+        Ok(())
+    }
+
+    /// Removes the group after an error; nothing runs in it yet.
+    pub(super) fn abandon(self, error: SetupError) -> SetupError {
+        // The first error is the one that tells.
+        let _ = self.try_remove();
+        error
+    }
+
+    /// Sets the limits, each of them read back, and lets init, whose host uid this is, start
+    /// commands in the leaves.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or a limit is not what was set.
+    pub fn admit(&mut self, limits: &GroupLimits, delegate_to: u32) -> Result<(), SetupError> {
         for controller in &self.v2 {
             limit_v2(&self.unified, *controller, limits)?;
         }
-        for (controller, parent) in &parents.v1 {
-            self.v1.push((*controller, parent.new_child(name)?));
-        }
         for (controller, place) in &self.v1 {
             limit_v1(place, *controller, limits)?;
-            self.v1_procs.push(place.open_procs()?);
         }
+        self.delegate_to = delegate_to;
         self.delegate(&self.unified)
     }
 

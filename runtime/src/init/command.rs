@@ -149,7 +149,8 @@ pub fn resource_limits(limits: &Limits) -> [(Resource, u64); 6] {
     [
         (Resource::Core, 1),
         (Resource::Nofile, u64::from(limits.open_files_max)),
-        (Resource::Nproc, u64::from(limits.pids_max)),
+        // Above the cgroup's limit, which is the one that is counted when it is met.
+        (Resource::Nproc, u64::from(limits.pids_max) + 64),
         (Resource::Memlock, 64 << 20),
         (Resource::Rtprio, 0),
         (Resource::Msgqueue, 819_200),

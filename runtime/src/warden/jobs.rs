@@ -2,10 +2,11 @@
 
 use super::api::Outbox;
 use super::blocks::Blocks;
-use super::session_dir::{DoomedSession, SessionDir};
-use super::state::{StateDir, open_below, remove_dir};
-use super::version_dir::{self, EnvironmentDir, TreeName};
-use super::worker::{self, Identity, Plan, Program, SETUP_FAILED, View, Worker};
+use super::job_plans::{Work, plan_session_removal, plan_tree_removal, prepare};
+use super::session_dir::DoomedSession;
+use super::state::{StateDir, remove_dir};
+use super::version_dir::EnvironmentDir;
+use super::worker::{self, Plan, Program, SETUP_FAILED, Worker};
 use crate::cgroup::Cgroups;
 use crate::error::SetupError;
 use crate::ids::{EnvironmentId, SessionId};
@@ -19,26 +20,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const RUNNING_MAX: usize = 16;
 /// The longest datagram from and to a worker.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
-
-/// What is done when the worker is done, or failed.
-#[derive(Debug)]
-enum Work {
-    Import,
-    Freeze {
-        environment: EnvironmentId,
-        tree: TreeName,
-        session: SessionId,
-    },
-    Verify {
-        environment: EnvironmentId,
-    },
-    RemoveSession(DoomedSession),
-    /// A directory in `versions` (no environment) or in an environment's directory.
-    RemoveTree {
-        environment: Option<EnvironmentId>,
-        name: String,
-    },
-}
 
 /// A job whose worker runs, or whose group is not empty yet.
 #[derive(Debug)]
@@ -102,7 +83,7 @@ impl Jobs {
             ));
         }
         self.refuse_conflicts(&job)?;
-        let (work, plan) = prepare(context, job, options, upload)?;
+        let (work, plan) = prepare(context.state, job, options, upload)?;
         self.spawn(context, Some(id), work, &plan)
     }
 
@@ -392,138 +373,6 @@ impl Running {
         rustix::net::recv(&self.worker.socket, &mut byte[..], RecvFlags::DONTWAIT | RecvFlags::PEEK)
             .is_ok_and(|(_, length)| length > 0)
     }
-}
-
-/// Opens what the job names, and takes names away from what is to be removed.
-fn prepare(
-    context: &Context<'_>,
-    job: Job,
-    options: Vec<u8>,
-    upload: Option<OwnedFd>,
-) -> Result<(Work, Plan), Refusal> {
-    let state = context.state;
-    match job {
-        Job::Import { environment } => {
-            let out = state.import_target(&environment).map_err(Refusal::not_found)?;
-            let plan = Plan {
-                arguments: vec!["import".into()],
-                identity: Identity::Owner(state.range().api()),
-                views: vec![View::writable("out", out.as_fd())?],
-                upload,
-                options,
-            };
-            Ok((Work::Import, plan))
-        }
-        Job::Freeze { environment, version, session } => {
-            prepare_freeze(state, environment, TreeName::Version(version), session, options)
-        }
-        Job::FreezeDependencies { environment, key, session } => {
-            prepare_freeze(state, environment, TreeName::Dependencies(key), session, options)
-        }
-        Job::Verify { environment, version } => {
-            let dir = EnvironmentDir::open(state, &environment)?
-                .ok_or_else(|| Refusal::new(RefusalCode::NotFound, "no such environment"))?;
-            let tree = dir.tree(&TreeName::Version(version)).map_err(Refusal::not_found)?;
-            let plan = Plan {
-                arguments: vec!["verify".into()],
-                identity: Identity::Owner(state.range().store()),
-                views: vec![View::read_only("in", tree.as_fd())?],
-                upload: None,
-                options,
-            };
-            Ok((Work::Verify { environment }, plan))
-        }
-        Job::RemoveSession { session } => {
-            if !SessionDir::exists(state, &session)? {
-                return Err(Refusal::new(RefusalCode::NotFound, "no such session"));
-            }
-            let doomed = DoomedSession::new(state, &session)?;
-            let plan = plan_session_removal(&doomed, options)?.ok_or_else(|| {
-                Refusal::new(RefusalCode::Failed, "the session's files belong to no block")
-            })?;
-            Ok((Work::RemoveSession(doomed), plan))
-        }
-        Job::RemoveVersion { environment, version } => {
-            let dir = EnvironmentDir::open(state, &environment)?
-                .ok_or_else(|| Refusal::new(RefusalCode::NotFound, "no such environment"))?;
-            let tree = TreeName::Version(version);
-            if !dir.has(&tree)? {
-                return Err(Refusal::new(RefusalCode::NotFound, "no such version"));
-            }
-            let name = dir.doom(&tree.to_string())?;
-            let plan = plan_tree_removal(state, Some(&environment), &name, options)?;
-            Ok((Work::RemoveTree { environment: Some(environment), name }, plan))
-        }
-        Job::RemoveEnvironment { environment } => {
-            if EnvironmentDir::open(state, &environment)?.is_none() {
-                return Err(Refusal::new(RefusalCode::NotFound, "it has no versions"));
-            }
-            let name = version_dir::doom_environment(state, &environment)?;
-            let plan = plan_tree_removal(state, None, &name, options)?;
-            Ok((Work::RemoveTree { environment: None, name }, plan))
-        }
-    }
-}
-
-fn prepare_freeze(
-    state: &StateDir,
-    environment: EnvironmentId,
-    tree: TreeName,
-    session: SessionId,
-    options: Vec<u8>,
-) -> Result<(Work, Plan), Refusal> {
-    if !SessionDir::exists(state, &session)? {
-        return Err(Refusal::new(RefusalCode::NotFound, "no such session"));
-    }
-    let build = SessionDir::open(state, &session)?;
-    let source = build.tree().map_err(Refusal::not_found)?;
-    let dir = EnvironmentDir::ensure(state, &environment)?;
-    if dir.has(&tree)? {
-        return Err(Refusal::new(RefusalCode::Exists, format!("tree {tree} exists")));
-    }
-    let plan = Plan {
-        arguments: vec!["freeze".into(), EnvironmentDir::temporary_name(&tree)],
-        identity: Identity::Freezer { store: state.range().store(), build: build.block() },
-        views: vec![View::read_only("in", source.as_fd())?, View::writable("store", dir.as_fd())?],
-        upload: None,
-        options,
-    };
-    dir.begin(state, &tree)?;
-    Ok((Work::Freeze { environment, tree, session }, plan))
-}
-
-fn plan_session_removal(
-    doomed: &DoomedSession,
-    options: Vec<u8>,
-) -> Result<Option<Plan>, SetupError> {
-    let (Some(dir), Some(block)) = (doomed.doom()?, doomed.block) else { return Ok(None) };
-    Ok(Some(Plan {
-        arguments: vec!["remove".into(), "doomed".into()],
-        identity: Identity::BlockRemover(block),
-        views: vec![View::writable("out/doomed", dir.as_fd())?],
-        upload: None,
-        options,
-    }))
-}
-
-fn plan_tree_removal(
-    state: &StateDir,
-    environment: Option<&EnvironmentId>,
-    name: &str,
-    options: Vec<u8>,
-) -> Result<Plan, SetupError> {
-    let dir = match environment {
-        None => open_below(&state.versions, name)?,
-        Some(environment) => open_below(&state.versions, &format!("{environment}/{name}"))?,
-    };
-    version_dir::give_to_store(state, dir.as_fd())?;
-    Ok(Plan {
-        arguments: vec!["remove".into(), "doomed".into()],
-        identity: Identity::OwnerRemover(state.range().store()),
-        views: vec![View::writable("out/doomed", dir.as_fd())?],
-        upload: None,
-        options,
-    })
 }
 
 fn report(result: Result<(), Refusal>, what: &str) {

@@ -5,15 +5,19 @@
 //! directories it opened at start.
 //!
 //! Reading order: [`state`], [`session_dir`], [`version_dir`], [`blocks`]; then `server`,
-//! `requests`, `sessions`, `commands`, `jobs`, `worker`, `egress`, `tidy`.
+//! `requests`, `sessions`, `session`, `commands`, `jobs`, `job_plans`, `worker`, `parking`,
+//! `egress`, `tidy`.
 
 mod api;
 pub mod blocks;
 mod commands;
 mod egress;
+mod job_plans;
 mod jobs;
+mod parking;
 mod requests;
 mod server;
+mod session;
 pub mod session_dir;
 mod sessions;
 pub mod state;

@@ -4,6 +4,7 @@ use super::api::{Listener, Outbox, is_dead};
 use super::blocks::Blocks;
 use super::egress::Egress;
 use super::jobs::{Context, Jobs, Wait};
+use super::parking::Parking;
 use super::sessions::Sessions;
 use super::state::StateDir;
 use super::worker::Program;
@@ -37,6 +38,7 @@ pub(super) struct Server {
     pub(super) jobs: Jobs,
     pub(super) sessions: Sessions,
     pub(super) egress: Egress,
+    pub(super) parking: Parking,
     pub(super) outbox: Outbox,
     pub(super) init_image: OwnedFd,
     pub(super) init_arguments: Vec<String>,
@@ -94,6 +96,7 @@ impl Server {
             jobs: Jobs::new(Program::new(config.worker_image)?),
             egress: Egress::new(config.hangar, config.range.egress()),
             sessions: Sessions::default(),
+            parking: Parking::new(),
             outbox: Outbox::default(),
             init_image: config.init_image,
             init_arguments: config.init_arguments,
@@ -200,6 +203,7 @@ impl Server {
         let deadline = [
             self.sessions.next_deadline(),
             self.egress.next_deadline(),
+            self.parking.next_deadline().filter(|_| self.shutdown.is_none()),
             orphaned.and_then(|since| since.checked_add(self.orphan_timeout)),
             self.jobs.has_ending().then(|| Instant::now() + Duration::from_millis(1)),
             self.shutdown.as_ref().map(|shutdown| shutdown.since + SHUTDOWN_PATIENCE),
@@ -238,6 +242,9 @@ impl Server {
     pub(super) fn begin_shutdown(&mut self, waiter: Option<RequestId>) {
         let shutdown = self.shutdown.get_or_insert_with(|| {
             self.sessions.stop_all(SessionEnd::Shutdown);
+            if let Some(place) = self.parking.take() {
+                self.sessions.abandon(place);
+            }
             self.jobs.shut_down();
             Shutdown { since: Instant::now(), waiters: Vec::new() }
         });
@@ -274,7 +281,10 @@ impl Server {
             return;
         }
         match wire::receive::<Call>(api) {
-            Ok((call, fds)) => self.answer(call, fds),
+            Ok((call, fds)) => {
+                self.answer(call, fds);
+                self.parking.postpone();
+            }
             Err(WireError::WouldBlock) => {}
             Err(error) => {
                 if !matches!(error, WireError::Closed) {
@@ -308,6 +318,10 @@ impl Server {
             self.begin_shutdown(None);
         }
         self.flush();
+        if self.shutdown.is_none() {
+            let (image, arguments) = (self.init_image.as_fd(), &self.init_arguments);
+            self.parking.housekeeping(&self.cgroups, image, arguments, self.steps);
+        }
     }
 
     fn flush(&mut self) {

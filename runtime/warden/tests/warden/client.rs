@@ -59,8 +59,38 @@ impl State {
         Warden { child, socket: self.path("run/warden.sock") }
     }
 
-    /// The groups of this state directory that are there, in all hierarchies.
+    /// The groups of sessions and workers that are there; that of the child that waits for the
+    /// next session, which has no uid of the range yet, is none.
     pub fn groups(&self) -> Vec<PathBuf> {
+        let all = self.all_groups();
+        let waiting: Vec<_> = all
+            .iter()
+            .filter(|group| {
+                let procs = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+                group.to_string_lossy().contains("/hsess-parked-")
+                    && procs.lines().any(|pid| self.is_parked(pid))
+            })
+            .filter_map(|group| group.file_name())
+            .collect();
+        all.iter()
+            .filter(|g| !g.file_name().is_some_and(|n| waiting.contains(&n)))
+            .cloned()
+            .collect()
+    }
+
+    /// Checks that no session and no worker has a group; one that is being parked takes a moment.
+    pub fn expect_no_groups(&self) {
+        eventually("no group is left", || self.groups().is_empty());
+    }
+
+    /// Whether a process has no uid of this range.
+    fn is_parked(&self, pid: &str) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        uid_of(&status).is_some_and(|uid| uid < self.range.base)
+    }
+
+    /// The groups of this state directory that are there, in all hierarchies.
+    pub fn all_groups(&self) -> Vec<PathBuf> {
         use std::os::unix::fs::MetadataExt;
         let stat = std::fs::metadata(self.path("")).unwrap();
         let name = format!("{:x}-{:x}", stat.dev(), stat.ino());
@@ -316,16 +346,16 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 pub fn processes_of(range: Range) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        use std::os::unix::fs::MetadataExt;
         let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
-        let uid = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Uid:\t")?.split('\t').next()?.parse::<u32>().ok());
         let inside = range.base + BLOCK_SIZE..range.base + 16 * BLOCK_SIZE;
-        if uid.is_some_and(|uid| inside.contains(&uid)) {
-            let _ = entry.metadata().map(|metadata| metadata.uid());
+        if uid_of(&status).is_some_and(|uid| inside.contains(&uid)) {
             found.push(status.lines().next().unwrap_or("").to_owned());
         }
     }
     found
+}
+
+/// The real uid in a `/proc/<pid>/status`.
+fn uid_of(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("Uid:\t")?.split('\t').next()?.parse().ok())
 }

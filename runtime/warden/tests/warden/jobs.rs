@@ -135,7 +135,7 @@ fn a_version_is_built_frozen_used_and_removed() {
         assert!(matches!(end, JobEnd::Done(_)), "{end:?}");
     }
     assert_eq!(std::fs::read_dir(state.path("sessions")).unwrap().count(), 0);
-    assert!(state.groups().is_empty(), "{:?}", state.groups());
+    state.expect_no_groups();
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn an_upload_is_unpacked_for_the_api() {
         options: b"{}".to_vec(),
     };
     assert_eq!(api.call(missing, &[&bytes]).unwrap_err().code, RefusalCode::NotFound);
-    assert!(state.groups().is_empty(), "{:?}", state.groups());
+    state.expect_no_groups();
 }
 
 #[test]
@@ -203,5 +203,5 @@ fn a_job_that_is_cancelled_leaves_nothing() {
     crate::client::eventually("the half-frozen tree is gone", || {
         std::fs::read_dir(state.path(&format!("versions/{id}"))).unwrap().count() == 0
     });
-    crate::client::eventually("no group is left", || state.groups().is_empty());
+    state.expect_no_groups();
 }
