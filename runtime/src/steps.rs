@@ -155,6 +155,8 @@ pub const LAUNCH: &[Step] = steps! {
         "capabilities coming back through a file (P022, P027)";
     Init "drop-capabilities", "2.6.25", init::privileges::drop_capabilities:
         "init having more than KILL, SETGID and SETUID (P022)";
+    Init "die-with-the-warden", "2.1.57", init::privileges::die_with_the_warden:
+        "a session that nobody can stop any more";
     Init "set-no-new-privs", "3.5", init::privileges::set_no_new_privs:
         "gaining rights by executing a file (P020, P023)";
     Init "enforce-landlock", "5.19", init::landlock::enforce:

@@ -112,6 +112,16 @@ pub(crate) fn expect_empty(name: &'static str, set: CapSet) -> Result<(), SetupE
     Err(SetupError::mismatch(name, format!("the {set:?} set"), "{}", format!("{found:?}")))
 }
 
+/// Has the kernel kill init when the warden dies, beside the end of their connection.
+///
+/// # Errors
+/// None is expected.
+pub fn die_with_the_warden(_: &mut Confinement) -> Result<(), SetupError> {
+    // A change of ids clears the signal, so this comes after the last one.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .at("die-with-the-warden", || "prctl(PR_SET_PDEATHSIG, SIGKILL)")
+}
+
 /// Makes sure that executing a file never gives more rights than the process has.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ pub struct StageOne<'a> {
 
 /// Runs the steps of stage one. It ends in init, or in a report and an exit.
 pub(super) fn run(steps: &[Step], stage: &StageOne<'_>) -> ! {
-    let result = wait_for_go(stage).and_then(|()| {
+    let result = let_go_of_the_warden(stage).and_then(|()| wait_for_go(stage)).and_then(|()| {
         for step in steps {
             if let Action::StageOne(action) = step.action {
                 action(stage)?;
@@ -42,6 +42,17 @@ pub(super) fn run(steps: &[Step], stage: &StageOne<'_>) -> ! {
         let _ = wire::send(stage.control, &report, &[]);
     }
     sys::exit_now(1)
+}
+
+/// Closes what is the warden's, and dies with it.
+///
+/// A child can be parked for long. If it kept the warden's ends of the connections to other
+/// sessions open, those would outlive the warden.
+fn let_go_of_the_warden(stage: &StageOne<'_>) -> Result<(), SetupError> {
+    let name = "clone-stage-one";
+    sys::close_all_but(&[stage.control, stage.image]).at(name, || "close_range(all others)")?;
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .at(name, || "prctl(PR_SET_PDEATHSIG, SIGKILL)")
 }
 
 fn wait_for_go(stage: &StageOne<'_>) -> Result<(), SetupError> {

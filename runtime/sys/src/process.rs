@@ -133,6 +133,32 @@ pub fn close_from(first: u32) -> Result<(), Errno> {
     if result == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
+/// Closes every descriptor but these, for a process that owns none of the others any more.
+///
+/// Meant for a fresh child of [`clone3`] that lives on before it execs: what it would hold open
+/// of its parent's keeps others from seeing the end of their connections.
+///
+/// # Errors
+/// `ENOSYS` before Linux 5.9.
+pub fn close_all_but(keep: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut numbers: Vec<u32> =
+        keep.iter().map(|fd| fd.as_raw_fd().unsigned_abs()).chain(0..=2).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let ends = numbers.iter().skip(1).map(|&number| number - 1).chain([u32::MAX]);
+    for (first, last) in numbers.iter().map(|&number| number + 1).zip(ends) {
+        if first > last {
+            continue;
+        }
+        // SAFETY: the call takes integers. Owners of the closed descriptors exist in the copied
+        // memory of a child that never returns to them: it execs or exits.
+        if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
+            return Err(last_errno());
+        }
+    }
+    Ok(())
+}
+
 /// Makes descriptor number `number` a duplicate of `fd` that survives an exec.
 ///
 /// Meant for a process that is about to exec: whatever had that number is closed.
