@@ -1,5 +1,7 @@
 //! Archives and trees, good and hostile, against the real kernel and the real file system.
 
+#![forbid(unsafe_code)]
+
 mod archive;
 mod damaged;
 mod freeze;

@@ -27,6 +27,7 @@ while [ "$1" != -- ]; do mkdir -p "$root/$1"; mount --bind "$2" "$root/$1"; shif
 shift
 touch "$root/worker"; mount --bind "$worker" "$root/worker"
 mount -o remount,bind,ro "$root"
+umask 077
 exec chroot "$root" /usr/bin/setpriv --reuid "$user" --regid "$user" --clear-groups \
     --inh-caps=-all --bounding-set=-all /worker "$@" 3<&0 4<&1 0</dev/null 1>/dev/null
 "#;
