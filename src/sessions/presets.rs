@@ -2,7 +2,7 @@
 
 use crate::store::Parts;
 use hangar_runtime::ids::Slug;
-use hangar_runtime::plan::{EGRESS_PORT, ENVIRONMENTS_DIR, HOME_DIR, Network};
+use hangar_runtime::plan::{EGRESS_PORT, ENVIRONMENTS_DIR, HOME_DIR, Network, WORKSPACE_DIR};
 use std::collections::BTreeMap;
 
 /// Where every session finds the certificates the host trusts.
@@ -34,6 +34,8 @@ pub fn variables(
         all.insert(name.to_owned(), value.to_owned());
     };
     set("HOME", HOME_DIR);
+    // A command can run anywhere; this names the one place whose files are its results.
+    set("WORKSPACE", WORKSPACE_DIR);
     set("USER", "agent");
     set("LOGNAME", "agent");
     set("SHELL", "/bin/bash");
