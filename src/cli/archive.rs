@@ -194,7 +194,6 @@ impl<R: Read> Read for Exact<R> {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

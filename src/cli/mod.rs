@@ -159,7 +159,9 @@ impl Command {
             Self::Env(command) => environments::run(&command, server).await.map(|()| 0),
             Self::Session(command) => sessions::run(&command, server).await,
             Self::Audit(shown) => sessions::audit(&shown, server).await.map(|()| 0),
-            Self::Serve(_) | Self::Doctor | Self::Egress(_) => Err(CliError::new("no command of a client")),
+            Self::Serve(_) | Self::Doctor | Self::Egress(_) => {
+                Err(CliError::new("no command of a client"))
+            }
         }
     }
 }
