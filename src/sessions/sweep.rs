@@ -73,7 +73,12 @@ async fn remove(app: &App, kind: &str, id: &str) -> Result<bool, String> {
         other => return Err(format!("{other} is no kind of garbage")),
     };
     match app.warden.job(work, b"{}".to_vec(), &[]).await {
-        Ok(JobEnd::Done(_)) => Ok(true),
+        Ok(JobEnd::Done(_)) => {
+            if kind == "session" {
+                app.isolations.forget(&SessionId::parse(id).map_err(|error| error.to_string())?);
+            }
+            Ok(true)
+        }
         Ok(end) => Err(format!("{end:?}")),
         Err(error) if is_not_found(&error) => Ok(true),
         Err(WardenError::Refused(refusal)) if refusal.code == RefusalCode::Busy => Ok(false),

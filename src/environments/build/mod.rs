@@ -116,20 +116,22 @@ fn settings(app: &App) -> [&str; 2] {
 pub async fn fail_cut_off(app: &App) -> Result<(), crate::store::StoreError> {
     for row in app.store.unfinished_builds().await? {
         let reason = "the server stopped while the build ran";
-        app.store.fail_build(&row.environment, row.number, reason, now_s()).await?;
-        clean_up(app, &row.environment, row.number, &row.session).await?;
+        end_failed(app, &row.environment, row.number, &row.session, reason).await?;
     }
     Ok(())
 }
 
-/// Ends what is left of a build that failed. What is not possible now is done later.
-async fn clean_up(
+/// Records that a build failed, and removes what is left of it. What is not possible now is done
+/// later.
+async fn end_failed(
     app: &App,
     environment: &EnvironmentId,
     number: VersionNumber,
     session: &SessionId,
+    reason: &str,
 ) -> Result<(), crate::store::StoreError> {
     app.store.add_garbage("session", session.as_str()).await?;
+    app.store.fail_build(environment, number, reason, now_s()).await?;
     let work = Job::RemoveVersion { environment: environment.clone(), version: number };
     match app.warden.job(work, b"{}".to_vec(), &[]).await {
         Ok(_) => {}

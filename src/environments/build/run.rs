@@ -111,42 +111,33 @@ impl Build {
         let slots = Arc::clone(&app.build_slots);
         let _slot = slots.acquire_owned().await.expect("the slots are never closed");
         self.deadline = Instant::now() + Duration::from_secs(app.config.build.timeout_s);
-        let outcome = self.make().await;
-        let stored = match outcome {
-            Ok(finished) => app.store.finish_build(&id, number, finished).await,
-            Err(mut error) => {
-                if let Some(refused) = &self.refused {
-                    error.reason = format!("{}; the build {refused}", error.reason);
-                }
-                let cause = error.cause.as_deref().unwrap_or("no more is known");
-                tracing::info!("version {number} of {id} failed: {}: {cause}", error.reason);
-                app.store.fail_build(&id, number, &error.reason, now_s()).await
-            }
+        let stored = match self.make().await {
+            Ok(finished) => self.finish(finished).await,
+            Err(error) => self.fail(error).await,
         };
-        // What cannot be stored now is found unfinished by the next start.
+        // The next start finds the build unfinished, fails it and cleans up after it.
         if let Err(error) = stored {
             tracing::error!("the end of version {number} of {id} was not stored: {error}");
         }
-        let failed = app
-            .store
-            .environment(&self.environment.scope, &id)
-            .await
-            .is_ok_and(|row| row.is_none_or(|row| row.active != Some(number)));
-        let cleaned = if failed {
-            super::clean_up(&app, &id, number, &self.session).await
-        } else {
-            self.remove_session().await
-        };
-        if let Err(error) = cleaned {
-            tracing::error!("what is left of version {number} of {id} was not noted: {error}");
-        }
     }
 
-    async fn remove_session(&self) -> Result<(), StoreError> {
-        self.app.store.add_garbage("session", self.session.as_str()).await?;
+    async fn finish(&self, finished: FinishedVersion) -> Result<(), StoreError> {
+        let store = &self.app.store;
+        store.add_garbage("session", self.session.as_str()).await?;
+        store.finish_build(&self.environment.id, self.number, finished).await?;
         crate::sessions::sweep::remove_garbage(&self.app).await;
-        self.app.isolations.forget(&self.session);
         Ok(())
+    }
+
+    async fn fail(&self, error: BuildError) -> Result<(), StoreError> {
+        let (id, number) = (&self.environment.id, self.number);
+        let reason = match &self.refused {
+            Some(refused) => format!("{}; the build {refused}", error.reason),
+            None => error.reason,
+        };
+        let cause = error.cause.as_deref().unwrap_or("the reason says it all");
+        tracing::info!("version {number} of {id} failed: {reason}: {cause}");
+        super::end_failed(&self.app, id, number, &self.session, &reason).await
     }
 
     async fn make(&mut self) -> Result<FinishedVersion, BuildError> {
