@@ -13,14 +13,16 @@ fn is_holder(report: &Report) -> bool {
     report.options.role.as_deref() == Some("holder")
 }
 
-/// Waits until the input ends or the time is over.
+/// Waits until the input ends, where it is a pipe that can, or the time is over.
 pub fn hold(report: &Report) {
-    report.fact("holding", "");
+    report.holding();
+    let input = std::fs::metadata("/proc/self/fd/0");
+    let can_end = input.is_ok_and(|metadata| metadata.file_type().is_fifo());
     let mut poll = 0_i32.to_ne_bytes().to_vec();
     poll.extend(1_u32.to_ne_bytes());
     let end = Instant::now() + Duration::from_secs(report.options.seconds);
     while Instant::now() < end {
-        let ready = call!(libc::SYS_poll, poll.as_mut_slice(), 1, 100);
+        let ready = call!(libc::SYS_poll, poll.as_mut_slice(), u64::from(can_end), 100);
         if ready == Ok(1) && call!(libc::SYS_read, 0, [0_u8; 64].as_mut_slice(), 64) == Ok(0) {
             return;
         }
@@ -308,7 +310,7 @@ pub fn file_locks(report: &Report) {
 /// P063: the holder reads the environment, the taker watches it.
 pub fn watch(report: &Report) {
     if is_holder(report) {
-        report.fact("holding", "");
+        report.holding();
         let end = Instant::now() + Duration::from_secs(report.options.seconds);
         let mut rounds = 0_u64;
         while Instant::now() < end {

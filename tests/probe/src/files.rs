@@ -351,35 +351,68 @@ pub fn read_everything(report: &Report) {
 
 /// Makes the tree that the probes attack; run by root on the host, before a session sees it.
 ///
+/// `owner` owns everything: the store, as freezing leaves it, or, with the barrier of ownership
+/// taken away, the session's own user. `root` is the host uid of the user namespace's root that
+/// `filecap` gives its capability to.
+///
 /// # Errors
 /// What the file system says.
-pub fn prepare(directory: &str) -> std::io::Result<()> {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+pub fn prepare(directory: &str, owner: Option<u32>, root: Option<u32>) -> std::io::Result<()> {
+    use std::os::unix::fs::symlink;
     let at = |name: &str| format!("{directory}/{name}");
-    let mode = |name: &str, mode: u32| {
-        std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode))
-    };
     std::fs::create_dir_all(at("open/empty"))?;
     for name in ["file", "open/file", "lockfile"] {
         std::fs::write(at(name), vec![CONTENT; LENGTH])?;
-        mode(name, 0o666)?;
     }
-    for number in 1..=VICTIMS {
-        std::fs::write(at(&format!("open/victim-{number}")), [CONTENT])?;
+    let victims: Vec<String> = (1..=VICTIMS).map(|n| format!("open/victim-{n}")).collect();
+    for name in &victims {
+        std::fs::write(at(name), [CONTENT])?;
     }
-    mode("open", 0o777)?;
-    mode("open/empty", 0o777)?;
-    mode("", 0o777)?;
     symlink("file", at("link"))?;
-    std::fs::copy("/proc/self/exe", at("setuid"))?;
-    mode("setuid", 0o4755)?;
-    std::fs::copy("/proc/self/exe", at("filecap"))?;
-    mode("filecap", 0o755)?;
-    let filecap = c(&at("filecap"));
-    let to_io = |e: sys::Errno| std::io::Error::from_raw_os_error(e.0);
-    call!(libc::SYS_setxattr, &filecap, &c("security.capability"), &CAPABILITY[..], 20, 0)
-        .map_err(to_io)?;
-    let device = c(&at("null-device"));
-    call!(libc::SYS_mknod, &device, libc::S_IFCHR | 0o666, 0x103).map_err(to_io)?;
-    mode("null-device", 0o666)
+    for name in ["setuid", "filecap"] {
+        std::fs::copy("/proc/self/exe", at(name))?;
+    }
+    let null = c(&at("null-device"));
+    library(call!(libc::SYS_mknod, &null, libc::S_IFCHR | 0o666, 0x103))?;
+    let modes = [
+        ("file", 0o666),
+        ("open/file", 0o666),
+        ("lockfile", 0o666),
+        ("null-device", 0o666),
+        ("filecap", 0o755),
+        ("setuid", 0o4755),
+        ("open/empty", 0o777),
+        ("open", 0o777),
+        ("", 0o777),
+    ];
+    let victims = victims.iter().map(|name| (name.as_str(), 0o666));
+    for (name, mode) in modes.into_iter().chain(victims) {
+        let path = c(&at(name));
+        if let Some(owner) = owner {
+            library(call!(libc::SYS_lchown, &path, owner, owner))?;
+        }
+        // After the change of owner, which takes a setuid bit away.
+        library(call!(libc::SYS_chmod, &path, mode))?;
+    }
+    if let Some(owner) = owner {
+        library(call!(libc::SYS_lchown, &c(&at("link")), owner, owner))?;
+    }
+    give_capability(&at("filecap"), root)
+}
+
+/// `cap_sys_admin=ep`, for the root of a user namespace where one is named.
+fn give_capability(path: &str, root: Option<u32>) -> std::io::Result<()> {
+    let mut value = CAPABILITY.to_vec();
+    if let Some(root) = root {
+        value[3] = 3;
+        value.extend(root.to_ne_bytes());
+    }
+    let (path, name) = (c(path), c("security.capability"));
+    let length = value.len() as u64;
+    library(call!(libc::SYS_setxattr, &path, &name, value.as_slice(), length, 0))
+}
+
+/// A call's result as the library's.
+fn library(got: Got<i64>) -> std::io::Result<()> {
+    got.map(|_| ()).map_err(|errno| std::io::Error::from_raw_os_error(errno.0))
 }

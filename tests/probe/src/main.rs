@@ -1,5 +1,6 @@
 //! `hangar-probe ID [--role ROLE] [--pid PID] [--canary PATH] [--seconds N] [--kill-all]`,
-//! `hangar-probe list`, `hangar-probe catalogue`, `hangar-probe prepare DIRECTORY`.
+//! `hangar-probe list`, `hangar-probe catalogue`, `hangar-probe markdown`,
+//! `hangar-probe prepare DIRECTORY [OWNER [ROOT]]`.
 
 use hangar_probe::catalogue::{probe, probes};
 use hangar_probe::report::{Options, Report};
@@ -20,13 +21,15 @@ fn main() -> ExitCode {
                 let attempts: Vec<_> = attempts.map(|a| [a.name, a.expected]).collect();
                 let line = serde_json::json!({
                     "id": probe.id, "title": probe.title, "attempts": attempts,
-                    "steps": probe.steps, "beyond": probe.beyond,
+                    "steps": probe.steps, "needed": probe.needed, "beyond": probe.beyond,
                 });
                 println!("{line}");
             }
         }
-        ["prepare", directory] => {
-            if let Err(error) = files::prepare(directory) {
+        ["markdown"] => print!("{}", hangar_probe::catalogue::markdown()),
+        ["prepare", directory, owners @ ..] => {
+            let owner = |at: usize| owners.get(at).and_then(|owner: &&str| owner.parse().ok());
+            if let Err(error) = files::prepare(directory, owner(0), owner(1)) {
                 eprintln!("hangar-probe: {directory} was not prepared: {error}");
                 return ExitCode::from(1);
             }

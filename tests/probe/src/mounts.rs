@@ -195,7 +195,8 @@ pub fn device_nodes(report: &Report) {
             });
         }
     }
-    report.attempt("open a planted node", open(&report.env("null-device"), libc::O_RDWR));
+    report.attempt("read a planted node", open(&report.env("null-device"), libc::O_RDONLY));
+    report.attempt("write a planted node", open(&report.env("null-device"), libc::O_WRONLY));
 }
 
 /// P021b: files by handle ("shocker").

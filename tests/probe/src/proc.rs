@@ -310,7 +310,7 @@ pub fn own_mounts(report: &Report) {
         report.effect(&format!("{path} is something else"), foreign, &format!("{kind:#x}"));
     }
     report.effect("/dev/null is something else", !is_null_device("/dev/null"), "");
-    let outside = ["/etc/shadow", "/root", "/var/lib/hangar", "/home/agent/../root", "/lost+found"];
+    let outside = ["/etc/shadow", "/root", "/boot", "/var/lib", "/srv", "/sys"];
     let seen: Vec<String> = outside
         .iter()
         .filter(|path| tells(path).unwrap_or(false))

@@ -1,6 +1,7 @@
 //! What a probe reports: one JSON line per attempt.
 
 use crate::sys::{Ended, Errno, Got, signal_name};
+use std::cell::RefCell;
 
 /// What a probe is told.
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ pub struct Options {
 /// Where the lines go.
 pub struct Report {
     id: &'static str,
+    /// Lines of a holder that does not hold yet: whoever waits for its first line may start then.
+    waiting: RefCell<Option<Vec<String>>>,
     /// What the probe is told.
     pub options: Options,
 }
@@ -31,7 +34,8 @@ pub struct Report {
 impl Report {
     /// A report of one probe.
     pub fn new(id: &'static str, options: Options) -> Self {
-        Self { id, options }
+        let holds = matches!(options.role.as_deref(), Some("holder" | "target"));
+        Self { id, waiting: RefCell::new(holds.then(Vec::new)), options }
     }
 
     /// A path in the environment.
@@ -48,7 +52,18 @@ impl Report {
         let line = serde_json::json!({
             "id": self.id, "attempt": attempt, "result": result, "detail": detail,
         });
-        println!("{line}");
+        match self.waiting.borrow_mut().as_mut() {
+            Some(waiting) => waiting.push(line.to_string()),
+            None => println!("{line}"),
+        }
+    }
+
+    /// Says that a holder holds: what was reported so far, and `holding`.
+    pub fn holding(&self) {
+        self.line("holding", "ok", "");
+        for line in self.waiting.take().into_iter().flatten() {
+            println!("{line}");
+        }
     }
 
     /// A call that the kernel refused or carried out.

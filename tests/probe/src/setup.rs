@@ -71,7 +71,7 @@ pub fn race_for_new_processes(report: &Report) {
     let end = Instant::now() + Duration::from_secs(report.options.seconds);
     let own = std::process::id() as i32;
     let (mut seen, mut caught) = (0_u64, Vec::new());
-    report.fact("holding", "");
+    report.holding();
     let mut known = visible_processes();
     while Instant::now() < end {
         // With hidepid a process shows up when it has become ours; numbers are taken in turn.

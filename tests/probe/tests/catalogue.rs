@@ -35,10 +35,16 @@ fn steps_are_steps_of_the_launch() {
     let launch: BTreeSet<&str> =
         hangar_runtime::steps::LAUNCH.iter().map(|step| step.name).collect();
     for probe in probes() {
-        for step in probe.steps {
-            assert!(launch.contains(step), "{}: no step {step}", probe.id);
-        }
-        assert!(!probe.steps.is_empty() || !probe.beyond.is_empty(), "{}: no barrier", probe.id);
+        let mut steps = probe.steps.iter().chain(probe.needed);
+        let barrier = probe.steps.len() + probe.needed.len() + probe.beyond.len();
+        assert!(barrier > 0, "{}: no barrier", probe.id);
+        assert!(
+            steps.all(|step| launch.contains(step)),
+            "{}: {:?} {:?}",
+            probe.id,
+            probe.steps,
+            probe.needed
+        );
     }
 }
 
@@ -51,6 +57,14 @@ fn attempts_have_one_name_and_an_outcome_each() {
     }
     assert!(is_expected("EPERM|EINVAL", "EINVAL+EPERM"));
     assert!(!is_expected("EPERM|EINVAL", "EINVAL+ok"));
+}
+
+/// After a change: `hangar-probe markdown > docs/probes.md`.
+#[test]
+fn the_document_is_printed_from_the_catalogue() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/probes.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    assert_eq!(document, hangar_probe::catalogue::markdown());
 }
 
 /// One test at a time: names in /tmp and keys of messages are the host's, and a program that is
@@ -209,6 +223,9 @@ fn without_sessions_one_end_reaches_the_other() {
     for path in ["/tmp", "/dev/shm", "/var/tmp"] {
         let _ = std::fs::remove_file(format!("{path}/hangar-probe-planted"));
     }
+    // SAFETY: the name is a constant that lives for the whole program.
+    let queue = unsafe { libc::mq_unlink(c"/hangar-probe".as_ptr()) };
+    assert_eq!(queue, 0);
     let removed = Command::new("ipcrm")
         .args(["-M", "0x0068616e", "-S", "0x0068616e", "-Q", "0x0068616e"])
         .status();
