@@ -1,5 +1,7 @@
 //! The `hangar` program.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
