@@ -80,7 +80,6 @@ async fn no_route() -> Failure {
     Failure::new(Code::RouteNotFound, "there is no such endpoint")
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the layer hands the payload over")]
 fn panicked(_payload: Box<dyn std::any::Any + Send>) -> Response {
     // The panic hook has printed where; the payload can hold anything.
     Failure::new(Code::Internal, "the request failed").into_response()

@@ -10,6 +10,8 @@ pub struct Project {
     pub dependencies: Option<Vec<String>>,
     /// What builds the project: `[build-system.requires]` or pip's default.
     pub build_requires: Vec<String>,
+    /// The build backend, unless it is a part of the source.
+    pub build_backend: Option<String>,
 }
 
 /// What the Python manifests of a source ask for.
@@ -66,7 +68,7 @@ pub fn detect(files: Files<'_>, declared: &[String]) -> Option<Python> {
 /// The project a `pyproject.toml` describes. A file that only configures tools describes none.
 /// What cannot be parsed is left to pip, which says what is wrong with it.
 fn project(bytes: &[u8], setup: bool) -> Option<Project> {
-    let unknown = Project { dependencies: None, build_requires: Vec::new() };
+    let unknown = Project { dependencies: None, build_requires: Vec::new(), build_backend: None };
     let Ok(text) = std::str::from_utf8(bytes) else { return Some(unknown) };
     let Ok(table) = text.parse::<toml::Table>() else { return Some(unknown) };
     let project = table.get("project").and_then(toml::Value::as_table);
@@ -86,7 +88,12 @@ fn project(bytes: &[u8], setup: bool) -> Option<Project> {
         },
         None => None,
     };
-    Some(Project { dependencies, build_requires })
+    let in_tree = system.is_some_and(|system| system.contains_key("backend-path"));
+    let build_backend = system
+        .and_then(|system| system.get("build-backend")?.as_str())
+        .unwrap_or("setuptools.build_meta:__legacy__");
+    let build_backend = (!in_tree).then(|| build_backend.to_owned());
+    Some(Project { dependencies, build_requires, build_backend })
 }
 
 fn strings(value: &toml::Value) -> Option<Vec<String>> {

@@ -91,7 +91,7 @@ impl Source {
     /// anything else than a regular file.
     pub fn read(&self, path: &SourcePath) -> Result<(File, u64), Failure> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = open_below(self.root.as_fd(), &path.as_string(), flags).map_err(refusal)?;
+        let file = open_below(self.root.as_fd(), path.as_string(), flags).map_err(refusal)?;
         let stat = fstat(&file).tried("reading the file")?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(not_a_file());
@@ -156,7 +156,7 @@ impl Source {
             self.root.try_clone().tried("opening the source")?
         } else {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            open_below(self.root.as_fd(), &above.join("/"), flags).map_err(refusal)?
+            open_below(self.root.as_fd(), above.join("/"), flags).map_err(refusal)?
         };
         remove_tree(parent.as_fd(), name.as_ref(), 0).map_err(refusal)
     }

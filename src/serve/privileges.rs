@@ -74,11 +74,10 @@ pub(super) fn drop_all(range: Range) -> Result<(), ServeError> {
 
 fn drop_bounding_set() -> Result<(), ServeError> {
     for capability in CapabilitySet::all().iter() {
-        match capability_is_in_bounding_set(capability) {
-            Ok(true) => remove_capability_from_bounding_set(capability)
-                .map_err(fail("dropping the bounding set"))?,
-            // The kernel does not know this capability, so nobody can have it.
-            Ok(false) | Err(_) => {}
+        // One the kernel does not know is an error; nobody can have it.
+        if capability_is_in_bounding_set(capability).unwrap_or(false) {
+            remove_capability_from_bounding_set(capability)
+                .map_err(fail("dropping the bounding set"))?;
         }
     }
     Ok(())

@@ -42,6 +42,7 @@ pub fn variables(
     set("LANG", "C.UTF-8");
     set("TERM", "xterm-256color");
     set("TMPDIR", "/tmp");
+    set("WORKSPACE", WORKSPACE_DIR);
     set("PATH", SYSTEM_PATH);
     for (name, below_home) in CACHES {
         set(name, &format!("{HOME_DIR}/{below_home}"));

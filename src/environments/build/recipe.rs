@@ -6,6 +6,7 @@ use super::super::python::{Project, Python};
 use super::super::reuse::{BUILD_TOOLS, Reuse};
 use crate::sessions::presets::Purpose;
 use crate::store::Parts;
+use hangar_runtime::plan::DEPENDENCIES_DIR;
 
 /// The stage a build is in, as the protocol names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,17 @@ pub struct Step {
     pub on_failure: OnFailure,
 }
 
+/// Where a build gets the packages that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packages {
+    /// It installs them, and keeps them for later builds.
+    Installed,
+    /// An earlier build kept them.
+    Kept,
+}
+
+const INSTALL_PROJECT: &str = include_str!("scripts/install_project.py");
+
 /// Everything a build runs after the source is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recipe {
@@ -82,6 +94,7 @@ pub fn recipe(
     reuse: Option<&Reuse>,
     python: Option<&str>,
     mount: &str,
+    source: Packages,
 ) -> Recipe {
     let mut recipe = Recipe { kept: Vec::new(), always: Vec::new(), parts: Parts::default() };
     let mut last = Vec::new();
@@ -91,7 +104,7 @@ pub fn recipe(
         let steps = if kept { &mut recipe.kept } else { &mut recipe.always };
         python_packages(wanted, python, mount, kept, steps);
         if let Some(project) = &wanted.project {
-            project_itself(project, mount, kept, &mut last);
+            project_itself(project, mount, kept, source, &mut last);
         }
     }
     if let Some(wanted) = &manifests.node {
@@ -104,9 +117,6 @@ pub fn recipe(
         let mut step = step(Stage::SetupScript, "setup.sh", &["bash", "setup.sh"]);
         step.purpose = Purpose::Setup;
         recipe.always.push(step);
-    }
-    if recipe.parts.venv {
-        recipe.always.push(compile(mount));
     }
     recipe
 }
@@ -162,21 +172,44 @@ fn python_packages(
 }
 
 /// The project itself is installed by every build: its files are what changes.
-fn project_itself(project: &Project, mount: &str, kept: bool, steps: &mut Vec<Step>) {
+fn project_itself(
+    project: &Project,
+    mount: &str,
+    kept: bool,
+    source: Packages,
+    steps: &mut Vec<Step>,
+) {
     if !kept || project.dependencies.is_none() {
         steps.push(pip(mount, &["install", "."]));
         return;
     }
-    let tools = format!("{mount}/{BUILD_TOOLS}");
-    let mut quick = pip(mount, &["install", "--no-deps", "--no-build-isolation", "."]);
-    quick.variables = vec![
-        ("PYTHONPATH", tools.clone()),
-        ("PATH", format!("{tools}/bin:{mount}/.venv/bin:/usr/local/bin:/usr/bin:/bin")),
-    ];
-    // A build backend can ask for more than `build-system.requires` says.
-    quick.on_failure = OnFailure::Instead(Box::new(pip(mount, &["install", "--no-deps", "."])));
-    steps.push(quick);
-    steps.push(step(Stage::PythonPackages, "rm build tools", &["rm", "-rf", &tools]));
+    let whole = pip(mount, &["install", "--no-deps", "."]);
+    // What was just installed lies in the tree, what is kept beside it.
+    let below = match source {
+        Packages::Installed => mount,
+        Packages::Kept => DEPENDENCIES_DIR,
+    };
+    let tools = format!("{below}/{BUILD_TOOLS}");
+    match &project.build_backend {
+        None => steps.push(whole),
+        Some(backend) => {
+            let python = format!("{mount}/.venv/bin/python");
+            let pip = format!("{mount}/.venv/bin/pip");
+            let arguments = [&python, "-I", "-c", INSTALL_PROJECT, &tools, backend, &pip];
+            let title = "install the project with the kept build tools";
+            let mut quick = step(Stage::PythonPackages, title, &arguments);
+            // For programs the backend starts.
+            quick.variables = vec![
+                ("PYTHONPATH", tools.clone()),
+                ("PATH", format!("{tools}/bin:{mount}/.venv/bin:/usr/local/bin:/usr/bin:/bin")),
+            ];
+            quick.on_failure = OnFailure::Instead(Box::new(whole));
+            steps.push(quick);
+        }
+    }
+    if source == Packages::Installed {
+        steps.push(step(Stage::PythonPackages, "rm build tools", &["rm", "-rf", &tools]));
+    }
 }
 
 fn node_packages(wanted: &Node, steps: &mut Vec<Step>) {
@@ -189,16 +222,6 @@ fn node_packages(wanted: &Node, steps: &mut Vec<Step>) {
         let arguments = [&["npm", "install", "--no-save"], &declared[..]].concat();
         steps.push(step(Stage::NodePackages, &arguments.join(" "), &arguments));
     }
-}
-
-/// Compiles the project's own modules: no session can write the result beside them.
-fn compile(mount: &str) -> Step {
-    let python = format!("{mount}/.venv/bin/python");
-    let left_out = r"/\.venv/|/node_modules/";
-    let arguments = [&python, "-I", "-m", "compileall", "-qq", "-x", left_out, mount];
-    let mut step = step(Stage::Finishing, "python -m compileall", &arguments);
-    step.on_failure = OnFailure::Ignore;
-    step
 }
 
 #[cfg(test)]

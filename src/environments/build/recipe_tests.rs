@@ -9,12 +9,16 @@ fn titles(steps: &[Step]) -> Vec<&str> {
 }
 
 fn made(files: &[(&str, &str)], declared: Declared) -> Recipe {
+    made_with(files, declared, Packages::Installed)
+}
+
+fn made_with(files: &[(&str, &str)], declared: Declared, source: Packages) -> Recipe {
     let read = |name: &str| {
         files.iter().find(|(path, _)| *path == name).map(|(_, text)| text.as_bytes().to_vec())
     };
     let manifests = manifests::detect(&read, &declared);
     let reuse = reuse::decide(&manifests, "t", &[]).reuse;
-    recipe(&manifests, reuse.as_ref(), None, MOUNT)
+    recipe(&manifests, reuse.as_ref(), None, MOUNT, source)
 }
 
 #[test]
@@ -30,7 +34,7 @@ fn setup_runs_last_of_the_project_and_is_never_kept() {
         titles(&recipe.kept),
         ["python3 -m venv .venv", "pip install -r requirements.txt", "npm ci"]
     );
-    assert_eq!(titles(&recipe.always), ["setup.sh", "python -m compileall"]);
+    assert_eq!(titles(&recipe.always), ["setup.sh"]);
     assert_eq!(recipe.parts, Parts { venv: true, node_modules: true });
 }
 
@@ -48,10 +52,24 @@ fn a_project_is_installed_by_every_build_without_its_kept_dependencies() {
         ]
     );
     let quick = &recipe.always[0];
-    assert_eq!(quick.title, "pip install --no-deps --no-build-isolation .");
+    assert!(quick.arguments.contains(&"/env/x/.hangar-build".to_owned()));
     let OnFailure::Instead(other) = &quick.on_failure else { panic!("no other way") };
     assert_eq!(other.title, "pip install --no-deps .");
     assert_eq!(recipe.always[1].arguments, ["rm", "-rf", "/env/x/.hangar-build"]);
+
+    let files = [("pyproject.toml", pyproject)];
+    let later = made_with(&files, Declared::default(), Packages::Kept);
+    assert_eq!(later.always.len(), 1, "the kept build tools lie outside of the tree");
+    let tools = "/run/hangar/dependencies/.hangar-build".to_owned();
+    assert!(later.always[0].arguments.contains(&tools));
+}
+
+#[test]
+fn a_backend_of_the_source_is_run_by_pip() {
+    let pyproject =
+        "[project]\nname='x'\n[build-system]\nrequires=[]\nbuild-backend='b'\nbackend-path=['.']";
+    let recipe = made(&[("pyproject.toml", pyproject)], Declared::default());
+    assert_eq!(recipe.always[0].title, "pip install --no-deps .");
 }
 
 #[test]
@@ -59,7 +77,7 @@ fn what_cannot_be_kept_is_installed_by_every_build() {
     let dynamic = "[project]\nname='x'\ndynamic=['dependencies']";
     let recipe = made(&[("pyproject.toml", dynamic)], Declared::default());
     assert!(recipe.kept.is_empty());
-    let expected = ["python3 -m venv .venv", "pip install .", "python -m compileall"];
+    let expected = ["python3 -m venv .venv", "pip install ."];
     assert_eq!(titles(&recipe.always), expected);
 }
 

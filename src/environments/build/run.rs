@@ -2,10 +2,10 @@
 
 use super::finish::Frozen;
 use super::log::BuildLog;
-use super::recipe::{self, Recipe, Stage};
+use super::recipe::{Packages, Recipe, Stage, recipe};
 use crate::app::{App, blocking, now_s};
 use crate::environments::manifests::{self, MANIFEST_BYTES_MAX, Manifests};
-use crate::environments::reuse::{self, Decision, Reuse};
+use crate::environments::reuse::{self, BUILD_TOOLS, Decision};
 use crate::environments::source::Source;
 use crate::environments::toolchain::ToolchainId;
 use crate::failure::Failure;
@@ -75,8 +75,10 @@ pub struct Build {
 struct Prepared {
     digest: String,
     toolchain: ToolchainId,
+    manifests: Manifests,
     decision: Decision,
-    recipe: Recipe,
+    /// Where the packages come from that are kept.
+    packages: Packages,
 }
 
 impl Build {
@@ -162,12 +164,16 @@ impl Build {
 
     async fn make_logged(&mut self, log: &BuildLog) -> Result<FinishedVersion, BuildError> {
         let prepared = self.copy_files(log).await?;
-        let kept = self.install_kept(&prepared, log).await?;
-        for step in &prepared.recipe.always {
-            self.run_step(step, prepared.recipe.parts, log).await?;
+        let (reuse, python) = (prepared.decision.reuse.as_ref(), self.environment.python.clone());
+        let mount = self.mount();
+        let recipe =
+            recipe(&prepared.manifests, reuse, python.as_deref(), &mount, prepared.packages);
+        let kept = self.install_kept(&prepared, &recipe, log).await?;
+        for step in &recipe.always {
+            self.run_step(step, recipe.parts, log).await?;
         }
         self.enter(Stage::Finishing).await?;
-        let packages = self.packages(prepared.recipe.parts).await?;
+        let packages = self.packages(recipe.parts).await?;
         let Frozen { outcome } =
             self.freeze(&prepared.digest, &prepared.toolchain.text(), kept, log).await?;
         Ok(FinishedVersion {
@@ -177,7 +183,7 @@ impl Build {
             inputs: super::inputs(&self.app, &self.environment, self.network),
             root_digest: outcome.root_digest,
             packages,
-            parts: prepared.recipe.parts,
+            parts: recipe.parts,
             files: outcome.files,
             bytes: outcome.bytes,
         })
@@ -187,12 +193,12 @@ impl Build {
     async fn copy_files(&mut self, log: &BuildLog) -> Result<Prepared, BuildError> {
         let locks = self.app.clone();
         let _copying = locks.locks.copying(&self.environment.id).await;
-        let prepared = self.prepare().await?;
+        let mut prepared = self.prepare().await?;
         for (manager, why) in &prepared.decision.never {
             log.note(&format!("packages of {manager} are not kept for later builds: {why}"))
                 .await?;
         }
-        self.launch(prepared.decision.reuse.as_ref()).await?;
+        prepared.packages = self.launch(&prepared).await?;
         log.note("copying the files of the project").await?;
         let mount = self.mount();
         self.copy_tree(SOURCE_DIR, &mount, crate::environments::LEFT_OUT, log).await?;
@@ -200,8 +206,9 @@ impl Build {
     }
 
     async fn prepare(&self) -> Result<Prepared, BuildError> {
+        let id = &self.environment.id;
         let toolchain = self.app.toolchain.id().await;
-        let path = self.app.sources.path(&self.environment.id);
+        let path = self.app.sources.path(id);
         let declared = self.environment.declared.clone();
         let read = blocking(move || -> Result<(String, Manifests), Failure> {
             let source = Source::at(&path)
@@ -214,18 +221,20 @@ impl Build {
         let mut settings = super::settings(&self.app).to_vec();
         settings.push(python.unwrap_or_default());
         let decision = reuse::decide(&manifests, &toolchain.text(), &settings);
-        let recipe = recipe::recipe(&manifests, decision.reuse.as_ref(), python, &self.mount());
-        Ok(Prepared { digest, toolchain, decision, recipe })
+        let packages = match &decision.reuse {
+            Some(reuse) if self.app.store.has_dependencies(id, &reuse.key).await? => Packages::Kept,
+            _ => Packages::Installed,
+        };
+        Ok(Prepared { digest, toolchain, manifests, decision, packages })
     }
 
-    /// Starts the build's session, with kept dependencies where there are some.
-    async fn launch(&self, reuse: Option<&Reuse>) -> Result<(), BuildError> {
+    /// Starts the build's session, with kept dependencies where there are some. The answer is
+    /// where the packages really come from.
+    async fn launch(&self, prepared: &Prepared) -> Result<Packages, BuildError> {
         let id = &self.environment.id;
-        if let Some(reuse) = reuse
-            && self.app.store.has_dependencies(id, &reuse.key).await?
-        {
+        if let (Packages::Kept, Some(reuse)) = (prepared.packages, &prepared.decision.reuse) {
             match self.app.isolations.launch(self.plan(Some(reuse.key.clone()))).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(Packages::Kept),
                 // They were removed behind our back; they are installed again.
                 Err(error) if is_not_found(&error) => {
                     self.app.store.forget_dependencies(id, &reuse.key).await?;
@@ -234,7 +243,7 @@ impl Build {
             }
         }
         let launched = self.app.isolations.launch(self.plan(None)).await;
-        launched.map(drop).map_err(|error| launch_failed(&error))
+        launched.map(|_| Packages::Installed).map_err(|error| launch_failed(&error))
     }
 
     fn plan(&self, dependencies: Option<DependencyKey>) -> Plan {
@@ -256,18 +265,19 @@ impl Build {
     async fn install_kept(
         &mut self,
         prepared: &Prepared,
+        recipe: &Recipe,
         log: &BuildLog,
     ) -> Result<Option<DependencyKey>, BuildError> {
         let Some(reuse) = &prepared.decision.reuse else { return Ok(None) };
         let id = self.environment.id.clone();
-        if self.app.store.has_dependencies(&id, &reuse.key).await? {
+        if prepared.packages == Packages::Kept {
             log.note("taking the installed packages of an earlier build").await?;
             let mount = self.mount();
-            self.copy_tree(DEPENDENCIES_DIR, &mount, &[], log).await?;
+            self.copy_tree(DEPENDENCIES_DIR, &mount, &[BUILD_TOOLS], log).await?;
             return Ok(Some(reuse.key.clone()));
         }
-        for step in &prepared.recipe.kept {
-            self.run_step(step, prepared.recipe.parts, log).await?;
+        for step in &recipe.kept {
+            self.run_step(step, recipe.parts, log).await?;
         }
         if !self.keep(reuse, log).await? {
             return Ok(None);

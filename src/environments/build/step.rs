@@ -20,6 +20,8 @@ use tokio::sync::broadcast::error::RecvError;
 /// The most output that is read of a command whose output is data.
 const DATA_BYTES_MAX: usize = 8 << 20;
 
+const FINISH: &str = include_str!("scripts/finish.py");
+
 /// Where the output of a command goes.
 enum Output<'a> {
     Log(&'a BuildLog),
@@ -73,13 +75,13 @@ impl Build {
         }
     }
 
-    /// What is installed, as pip and npm tell. A list that cannot be had is empty.
+    /// Compiles the project's modules and tells what is installed. A list that cannot be had is
+    /// empty.
     pub(super) async fn packages(&mut self, parts: Parts) -> Result<Vec<PackageRow>, BuildError> {
         let mut all = Vec::new();
         if parts.venv {
-            let pip = format!("{}/.venv/bin/pip", self.mount());
-            let list = ["--exclude", "pip", "--format", "json"];
-            let output = self.data(&[&[pip.as_str(), "list"], &list[..]].concat(), parts).await?;
+            let (mount, python) = (self.mount(), format!("{}/.venv/bin/python", self.mount()));
+            let output = self.data(&[&python, "-I", "-c", FINISH, &mount], parts).await?;
             all.extend(pip_packages(&output));
         }
         if parts.node_modules {
@@ -246,7 +248,7 @@ fn arguments(program: &[String]) -> Program {
     Program::Arguments(program.iter().map(|argument| argument.clone().into_bytes()).collect())
 }
 
-/// What `pip list --format json` says.
+/// What `finish.py` says.
 fn pip_packages(output: &[u8]) -> Vec<PackageRow> {
     #[derive(serde::Deserialize)]
     struct Listed {
@@ -275,7 +277,7 @@ mod tests {
 
     #[test]
     fn packages_are_read_from_what_the_installers_list() {
-        let pip = pip_packages(br#"[{"name": "numpy", "version": "2.1.0", "location": "x"}]"#);
+        let pip = pip_packages(br#"[{"name": "numpy", "version": "2.1.0"}]"#);
         assert_eq!((pip[0].manager.as_str(), pip[0].name.as_str()), ("pip", "numpy"));
         let npm = npm_packages(
             br#"{"name": "x", "dependencies": {"sharp": {"version": "0.33.5"}, "gone": {"missing": true}}}"#,
