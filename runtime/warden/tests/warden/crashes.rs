@@ -77,7 +77,9 @@ fn the_death_of_the_warden_ends_sessions_and_the_next_one_tidies_up() {
     }
 
     let warden = state.start();
-    assert!(state.groups().iter().all(|group| group.to_str().unwrap().contains("/job-")));
+    eventually("only workers have groups", || {
+        state.groups().iter().all(|group| group.to_string_lossy().contains("/job-"))
+    });
     let mut api = warden.connect();
     api.launch(&plan(1));
     assert_eq!(api.run(&id, 3, "cat file").1, "kept\n");
