@@ -1,5 +1,5 @@
 //! `hangar-probe ID [--role ROLE] [--pid PID] [--canary PATH] [--seconds N] [--kill-all]`,
-//! `hangar-probe list`, `hangar-probe catalogue`, `hangar-probe markdown`,
+//! `hangar-probe list`, `hangar-probe catalogue`,
 //! `hangar-probe prepare DIRECTORY [OWNER [ROOT]]`.
 
 use hangar_probe::catalogue::{probe, probes};
@@ -26,7 +26,6 @@ fn main() -> ExitCode {
                 println!("{line}");
             }
         }
-        ["markdown"] => print!("{}", hangar_probe::catalogue::markdown()),
         ["prepare", directory, owners @ ..] => {
             let owner = |at: usize| owners.get(at).and_then(|owner: &&str| owner.parse().ok());
             if let Err(error) = files::prepare(directory, owner(0), owner(1)) {

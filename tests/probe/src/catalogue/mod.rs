@@ -82,36 +82,3 @@ pub fn is_expected(expected: &str, result: &str) -> bool {
     let one = |part: &str| expected.split('|').any(|known| known == "*" || known == part);
     result.split('+').all(one)
 }
-
-/// The catalogue as it stands in `docs/probes.md`.
-pub fn markdown() -> String {
-    use std::fmt::Write;
-    let mut text = String::from(
-        "# The probe catalogue\n\n\
-         Printed from `tests/probe/src/catalogue` by `hangar-probe markdown`; a test compares the\n\
-         two. Each probe runs inside a session as its user. *Results* are what a strict session\n\
-         may give for an attempt; `none` means that a search found nothing or an effect did not\n\
-         come, and `ok` stands where something legitimate has to work. *Steps* are rows of\n\
-         [the launch sequence](launch-sequence.md) in the attack's way: with all of them left out\n\
-         it succeeds. Steps in brackets are in its way too, but no launch can do without them.\n",
-    );
-    for probe in probes() {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "\n## {}: {}\n", probe.id, probe.title);
-        let needed = probe.needed.iter().map(|step| format!("(`{step}`)"));
-        let steps: Vec<String> =
-            probe.steps.iter().map(|step| format!("`{step}`")).chain(needed).collect();
-        if !steps.is_empty() {
-            let _ = writeln!(text, "Steps: {}\n", steps.join(", "));
-        }
-        if !probe.beyond.is_empty() {
-            let _ = writeln!(text, "Beyond: {}\n", probe.beyond);
-        }
-        let _ = writeln!(text, "| attempt | results |\n|---|---|");
-        for attempt in probe.attempts {
-            let results = attempt.expected.replace('|', ", ");
-            let _ = writeln!(text, "| {} | {results} |", attempt.name);
-        }
-    }
-    text
-}
