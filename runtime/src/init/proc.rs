@@ -11,12 +11,13 @@ use rustix::mount::{
     fsmount, fsopen, open_tree,
 };
 
-/// Files hidden behind `/dev/null`: kernel memory, keys and addresses.
-const HIDDEN_FILES: [&str; 8] = [
+/// Files hidden behind `/dev/null`: kernel memory, keys, addresses, and locks of everybody.
+const HIDDEN_FILES: [&str; 9] = [
     "kcore",
     "keys",
     "kmsg",
     "latency_stats",
+    "locks",
     "sched_debug",
     "sysrq-trigger",
     "timer_list",

@@ -152,10 +152,13 @@ impl Launcher {
 
     /// Does ahead of time what no plan decides.
     ///
+    /// `creator` is charged for what the session's namespaces use: an id of no other session.
+    ///
     /// # Errors
     /// As for [`Self::launch`].
     pub fn park(
         placement: &Placement<'_>,
+        creator: u32,
         init_image: BorrowedFd<'_>,
         init_arguments: &[String],
         steps: &[Step],
@@ -164,6 +167,7 @@ impl Launcher {
             wire::pair().map_err(|e| SetupError::other("clone-stage-one", "socketpair()", e))?;
         let mut cloning = Cloning {
             placement,
+            creator,
             init_image,
             init_arguments,
             steps,
@@ -190,6 +194,7 @@ impl Launcher {
             Some(parked) => parked,
             None => Self::park(
                 &request.placement,
+                request.block.base,
                 request.init_image,
                 request.init_arguments,
                 request.steps,

@@ -5,8 +5,9 @@ use crate::error::{AtStep, SetupError};
 use crate::ids::{Block, Range, SESSION_IDS, SOURCE_UID_INSIDE, STORE_UID_INSIDE};
 use crate::proof::IdMapLine;
 use crate::steps::Step;
-use hangar_runtime_sys::{Clone, Forked, clone3};
+use hangar_runtime_sys::{self as sys, Clone, Forked, clone3};
 use rustix::fs::{Mode, OFlags, openat};
+use rustix::thread::CapabilitiesSecureBits;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The part of a launch that no plan decides: a child in new namespaces and in its cgroups.
@@ -16,6 +17,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[derive(Debug)]
 pub struct Cloning<'a> {
     pub(crate) placement: &'a Placement<'a>,
+    /// The host id that counts as the creator of the session's user namespace.
+    pub(crate) creator: u32,
     pub(crate) init_image: BorrowedFd<'a>,
     pub(crate) init_arguments: &'a [String],
     pub(crate) steps: &'a [Step],
@@ -93,7 +96,10 @@ pub fn clone_stage_one(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
         .take()
         .ok_or_else(|| SetupError::other(name, "the child's socket", "it was taken before"))?;
     let clone = Clone { namespaces: cloning.namespaces, cgroup: Some(cloning.placement.directory) };
-    match clone3(&clone).at(name, || format!("clone3({:#x}, into cgroup)", clone.namespaces))? {
+    let forked = as_creator(cloning.creator, || {
+        clone3(&clone).at(name, || format!("clone3({:#x}, into cgroup)", clone.namespaces))
+    })?;
+    match forked {
         Forked::Child => stage_one::run(
             cloning.steps,
             &StageOne {
@@ -107,6 +113,27 @@ pub fn clone_stage_one(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
             Ok(())
         }
     }
+}
+
+/// Does something with another effective uid, keeping every capability.
+///
+/// The kernel charges what a namespace uses (inotify, pending signals, pipe pages, keys) to its
+/// creator too. With root as the creator of all, one session could use up what every other
+/// session and the host's root may have (P058).
+///
+/// # Errors
+/// When the uid cannot be changed, or changed back.
+fn as_creator<T>(
+    creator: u32,
+    act: impl FnOnce() -> Result<T, SetupError>,
+) -> Result<T, SetupError> {
+    let name = "clone-stage-one";
+    rustix::thread::set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)
+        .at(name, || "prctl(PR_SET_SECUREBITS, NO_SETUID_FIXUP)")?;
+    sys::set_effective_uid(creator).at(name, || format!("setresuid(-1, {creator}, -1)"))?;
+    let result = act();
+    sys::set_effective_uid(0).at(name, || "setresuid(-1, 0, -1)")?;
+    result
 }
 
 /// Moves the child into the session's cgroups of the v1 hierarchies, where there are any.

@@ -121,6 +121,16 @@ pub fn become_ids(uid: u32, gid: u32) -> Result<(), Errno> {
     if results.iter().all(|&result| result == 0) { Ok(()) } else { Err(last_errno()) }
 }
 
+/// Changes the effective uid of this thread alone; real and saved uid stay, so it can go back.
+///
+/// # Errors
+/// Without CAP_SETUID, or for an id that is neither the real nor the saved one.
+pub fn set_effective_uid(uid: u32) -> Result<(), Errno> {
+    // SAFETY: the call takes integers only; -1 leaves an id as it is.
+    let result = unsafe { libc::syscall(libc::SYS_setresuid, u32::MAX, uid, u32::MAX) };
+    if result == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
 /// Marks every descriptor from `first` on close-on-exec.
 ///
 /// # Errors
