@@ -96,18 +96,22 @@ pub fn clone_stage_one(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
         .take()
         .ok_or_else(|| SetupError::other(name, "the child's socket", "it was taken before"))?;
     let clone = Clone { namespaces: cloning.namespaces, cgroup: Some(cloning.placement.directory) };
-    let forked = as_creator(cloning.creator, || {
-        clone3(&clone).at(name, || format!("clone3({:#x}, into cgroup)", clone.namespaces))
-    })?;
-    match forked {
-        Forked::Child => stage_one::run(
+    become_creator(cloning.creator)?;
+    let forked = clone3(&clone);
+    if let Ok(Forked::Child) = forked {
+        // At once, and for good: nothing of the warden's code may go on in this process.
+        stage_one::run(
             cloning.steps,
             &StageOne {
                 control: child_end.as_fd(),
                 image: cloning.init_image,
                 arguments: cloning.init_arguments,
             },
-        ),
+        )
+    }
+    sys::set_effective_uid(0).at(name, || "setresuid(-1, 0, -1)")?;
+    match forked.at(name, || format!("clone3({:#x}, into cgroup)", clone.namespaces))? {
+        Forked::Child => Err(SetupError::other(name, "the child", "it went on in the warden")),
         Forked::Parent { pid, pidfd } => {
             cloning.child = Some(Child { pid, pidfd: Some(pidfd) });
             Ok(())
@@ -115,25 +119,16 @@ pub fn clone_stage_one(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
     }
 }
 
-/// Does something with another effective uid, keeping every capability.
+/// Takes another effective uid, keeping every capability.
 ///
 /// The kernel charges what a namespace uses (inotify, pending signals, pipe pages, keys) to its
 /// creator too. With root as the creator of all, one session could use up what every other
 /// session and the host's root may have (P058).
-///
-/// # Errors
-/// When the uid cannot be changed, or changed back.
-fn as_creator<T>(
-    creator: u32,
-    act: impl FnOnce() -> Result<T, SetupError>,
-) -> Result<T, SetupError> {
+fn become_creator(creator: u32) -> Result<(), SetupError> {
     let name = "clone-stage-one";
     rustix::thread::set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)
         .at(name, || "prctl(PR_SET_SECUREBITS, NO_SETUID_FIXUP)")?;
-    sys::set_effective_uid(creator).at(name, || format!("setresuid(-1, {creator}, -1)"))?;
-    let result = act();
-    sys::set_effective_uid(0).at(name, || "setresuid(-1, 0, -1)")?;
-    result
+    sys::set_effective_uid(creator).at(name, || format!("setresuid(-1, {creator}, -1)"))
 }
 
 /// Moves the child into the session's cgroups of the v1 hierarchies, where there are any.
