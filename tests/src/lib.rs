@@ -5,7 +5,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod daemon;
 pub mod host;
+pub mod probing;
+pub mod http;
+pub mod remains;
+pub mod run;
+pub mod session;
 pub mod tree;
 
 use hangar_peel::spec::{Outcome, Spec};
@@ -44,10 +50,25 @@ pub fn scratch() -> TempDir {
 /// When the program dies; a launch that fails is an [`Outcome::error`].
 #[must_use]
 pub fn peel(spec: &Spec) -> Outcome {
+    carry_out(Command::new(program("hangar-peel")), spec)
+}
+
+fn carry_out(mut command: Command, spec: &Spec) -> Outcome {
     let text = serde_json::to_string(spec).expect("a spec is JSON");
-    let output = Command::new(program("hangar-peel")).arg(text).output().expect("it starts");
+    let output = command.arg(text).output().expect("it starts");
     let stdout = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&stdout).unwrap_or_else(|error| {
         panic!("{error}: {stdout}\n{}", String::from_utf8_lossy(&output.stderr))
     })
+}
+
+/// The same, from a process that possesses the canary key of probe P030.
+///
+/// # Panics
+/// As for [`peel`].
+#[must_use]
+pub fn peel_with_key(spec: &Spec) -> Outcome {
+    let mut command = Command::new(program("hangar-probe"));
+    command.arg("with-canary-key").arg(program("hangar-peel"));
+    carry_out(command, spec)
 }

@@ -1,0 +1,180 @@
+//! A server on a state directory, asked over its local socket.
+
+use crate::http::{Answer, ask};
+use crate::program;
+use crate::session::Session;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// `hangar serve`; it is ended with the value.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    state: PathBuf,
+}
+
+impl Daemon {
+    /// Starts a server and waits until it listens. What it logs is in `server.log` beside the
+    /// state directory.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start(state: &Path) -> Self {
+        let log = File::create(state.with_file_name("server.log")).expect("a log");
+        let child = Command::new(program("hangar"))
+            .arg("serve")
+            .arg("--state-dir")
+            .arg(state)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("it starts");
+        let mut daemon = Self { child, state: state.to_owned() };
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while UnixStream::connect(daemon.socket()).is_err() {
+            let ended = daemon.child.try_wait().expect("it is our child");
+            assert!(ended.is_none() && Instant::now() < deadline, "no server: {}", daemon.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        daemon
+    }
+
+    /// The state directory.
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// What the server logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.state.with_file_name("server.log")).unwrap_or_default()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.state.join("run/api.sock")
+    }
+
+    /// Asks and takes any answer.
+    #[must_use]
+    pub fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+        ask(&self.socket(), method, path, body.to_string().as_bytes())
+    }
+
+    /// Asks for something that has to be given.
+    ///
+    /// # Panics
+    /// When it is refused.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Value {
+        self.granted("GET", path, &json!({}))
+    }
+
+    /// Sends something that has to be taken.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn post(&self, path: &str, body: &Value) -> Value {
+        self.granted("POST", path, body)
+    }
+
+    fn granted(&self, method: &str, path: &str, body: &Value) -> Value {
+        let answer = self.ask(method, path, body);
+        assert!(
+            answer.status < 300,
+            "{method} {path}: {} {}\n{}",
+            answer.status,
+            String::from_utf8_lossy(&answer.body),
+            self.log()
+        );
+        answer.json()
+    }
+
+    /// Removes something that has to be there.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn delete(&self, path: &str) {
+        let answer = self.ask("DELETE", path, &json!({}));
+        assert!(answer.status < 300, "{path}: {}", String::from_utf8_lossy(&answer.body));
+    }
+
+    /// Starts a session.
+    ///
+    /// # Panics
+    /// When it is refused.
+    #[must_use]
+    pub fn session(&self, request: &Value) -> Session<'_> {
+        Session::start(self, request)
+    }
+
+    /// Makes an environment with these files, without building it; the answer is its id.
+    ///
+    /// # Panics
+    /// When the server refuses one of them.
+    #[must_use]
+    pub fn environment(&self, name: &str, files: &[(&str, &str)]) -> String {
+        let made = self.post("/v1/environments", &json!({ "name": name }));
+        let id = made["id"].as_str().expect("an id").to_owned();
+        for (path, text) in files {
+            let answer = ask(
+                &self.socket(),
+                "PUT",
+                &format!("/v1/environments/{id}/files/{path}"),
+                text.as_bytes(),
+            );
+            assert!(answer.status < 300, "{path}: {}", String::from_utf8_lossy(&answer.body));
+        }
+        id
+    }
+
+    /// Builds an environment; the answer is the record of the build with its log.
+    ///
+    /// # Panics
+    /// When the build is not started.
+    #[must_use]
+    pub fn build(&self, id: &str, request: &Value) -> Value {
+        let started = self.post(&format!("/v1/environments/{id}/build"), request);
+        let number = started["version"].as_u64().expect("a version");
+        loop {
+            // More than a log ever has: the answer comes when it is complete.
+            let path = format!("/v1/hangar/environments/{id}/builds/{number}/log");
+            let wait = format!("{path}?offset={}&wait=1", 1u64 << 40);
+            let _empty = self.ask("GET", &wait, &json!({}));
+            let build = self.get(&format!("/v1/environments/{id}/builds/{number}"));
+            if build["status"] != "building" {
+                return build;
+            }
+        }
+    }
+
+    /// Ends the server with everything it started.
+    ///
+    /// # Panics
+    /// When it does not end well.
+    pub fn stop(mut self) {
+        self.terminate();
+        let status = self.child.wait().expect("it is our child");
+        assert!(status.success(), "{status}: {}", self.log());
+    }
+
+    fn terminate(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _gone = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.terminate();
+        let _ended = self.child.wait();
+    }
+}
