@@ -155,6 +155,8 @@ pub fn hex(bytes: &[u8]) -> String {
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(value) => value,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime shuts down and drops this future too.
+        Err(_) => std::future::pending().await,
     }
 }

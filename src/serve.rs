@@ -52,6 +52,12 @@ pub enum ServeError {
     /// The warden did not come up; it said why on standard error.
     #[error("the warden did not start: {0}")]
     Warden(String),
+    /// The warden ended while the server ran, and every session with it.
+    #[error(
+        "the warden ended ({0}), and every session with it\n\
+         hint: start the server again; environments, versions and the files of sessions are kept"
+    )]
+    WardenLost(String),
     /// A step failed.
     #[error("{step} failed: {cause}")]
     Step {

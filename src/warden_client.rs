@@ -31,6 +31,9 @@ pub enum WardenError {
     /// There is no warden, or it went away before it answered.
     #[error("the warden is not there")]
     Gone,
+    /// The session does not run; nothing was asked of the warden.
+    #[error("the session does not run")]
+    NotRunning,
     /// It did not answer in time.
     #[error("the warden did not answer within {} s", CALL_TIMEOUT.as_secs())]
     Timeout,
@@ -325,69 +328,5 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A warden of the test's own: the far end of a real connection.
-    fn connected() -> (WardenClient, mpsc::UnboundedReceiver<Notice>, OwnedFd) {
-        let (near, far) = wire::pair().unwrap();
-        let (client, notices) = WardenClient::start(Some(near), "/nonexistent/socket".into());
-        (client, notices, far)
-    }
-
-    fn refuse(far: &OwnedFd) -> RequestId {
-        let (call, _) = wire::receive::<Call>(far).unwrap();
-        call.id
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn answers_reach_their_calls_in_any_order() {
-        let (client, mut notices, far) = connected();
-        assert!(matches!(notices.recv().await, Some(Notice::Connected)));
-        let far_side = std::thread::spawn(move || {
-            let (first, second) = (refuse(&far), refuse(&far));
-            for id in [second, first] {
-                let reply = Message::Reply { id, result: Ok(Answer::Record(vec![id.0 as u8])) };
-                wire::send(&far, &reply, &[]).unwrap();
-            }
-            (first, second)
-        });
-        let one = client.call(Request::Sessions, &[]);
-        let two = client.call(Request::Sessions, &[]);
-        let (one, two) = tokio::join!(one, two);
-        let (first, second) = far_side.join().unwrap();
-        let bytes = |reply: Reply| match reply.unwrap().0 {
-            Answer::Record(bytes) => bytes,
-            other => panic!("{other:?}"),
-        };
-        let mut got = [bytes(one), bytes(two)];
-        got.sort();
-        let mut sent = [vec![first.0 as u8], vec![second.0 as u8]];
-        sent.sort();
-        assert_eq!(got, sent);
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_lost_warden_fails_what_waits() {
-        let (client, mut notices, far) = connected();
-        assert!(matches!(notices.recv().await, Some(Notice::Connected)));
-        let far_side = std::thread::spawn(move || {
-            let id = refuse(&far);
-            wire::send(&far, &Message::Reply { id, result: Ok(Answer::Done) }, &[]).unwrap();
-            refuse(&far);
-        });
-        let version = hangar_runtime::ids::VersionNumber::new(1).unwrap();
-        let environment =
-            hangar_runtime::ids::EnvironmentId::parse(&format!("henv_{}", "0".repeat(32))).unwrap();
-        let job = client.job(Job::RemoveVersion { environment, version }, vec![], &[]);
-        let call = async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            client.call(Request::Sessions, &[]).await
-        };
-        let (job, call) = tokio::join!(job, call);
-        assert!(matches!(job, Err(WardenError::Gone)), "{job:?}");
-        assert!(matches!(call, Err(WardenError::Gone)), "{call:?}");
-        assert!(matches!(notices.recv().await, Some(Notice::Gone)));
-        far_side.join().unwrap();
-    }
-}
+#[path = "warden_client_tests.rs"]
+mod tests;

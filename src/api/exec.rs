@@ -176,6 +176,10 @@ async fn next(
         Batch::End { end, lost } => {
             let mut object = objects::command(row, Some(end));
             object["lost"] = serde_json::json!(lost);
+            if row.ended_ms.is_none() {
+                // The row was read while the command ran.
+                object["ended_at_ms"] = serde_json::json!(crate::app::now_ms());
+            }
             let json = object.to_string();
             let mut bytes = BytesMut::with_capacity(16 + json.len());
             put_frame(&mut bytes, END_STREAM, u64::MAX, json.as_bytes());

@@ -13,7 +13,7 @@ use hangar_runtime::wire::warden::Request;
 use std::io::Read;
 use std::process::Child;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -21,6 +21,8 @@ use tokio::sync::{Semaphore, mpsc};
 const BLOCKING_THREADS: usize = 32;
 /// How long an ephemeral server stays after the last request of others.
 const LINGER: Duration = Duration::from_secs(2);
+/// How long a warden that was not started here may take to come back.
+const WARDEN_BACK: Duration = Duration::from_secs(10);
 /// How long the warden may take to end everything.
 const SHUTDOWN: Duration = Duration::from_secs(30);
 
@@ -93,14 +95,41 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         eprintln!("listening on {address}");
     }
     eprintln!("hangar is ready");
+    let mut child = ready.child;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         () = unneeded(&app, ready.ephemeral) => {}
+        error = warden_lost(&app, &mut child) => return Err(error),
     }
     eprintln!("ending the sessions");
-    end(&app, ready.child).await;
+    end(&app, child).await;
     Ok(())
+}
+
+/// Waits until the warden is gone and none comes back. Nothing here can start one any more; who
+/// supervises this process starts both again.
+async fn warden_lost(app: &App, child: &mut Option<Child>) -> ServeError {
+    let mut since = None;
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        if app.warden.is_connected() {
+            since = None;
+            continue;
+        }
+        let lost = since.get_or_insert_with(Instant::now).elapsed();
+        let ended = child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+        match ended {
+            // Clients learn meanwhile how their commands ended.
+            Some(status) if lost >= Duration::from_secs(1) => {
+                return ServeError::WardenLost(status.to_string());
+            }
+            None if lost >= WARDEN_BACK => {
+                return ServeError::WardenLost("it was not started by this server".to_owned());
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Waits until nobody needs an ephemeral server: who started it is gone, and no command and no

@@ -11,7 +11,7 @@ use hangar_runtime::wire::warden::{
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// How many ended commands of one session keep their output record open.
@@ -44,6 +44,14 @@ struct Isolation {
     commands: BTreeMap<CommandId, Arc<Command>>,
     /// Held while the session is started or removed.
     change: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Isolation {
+    fn is_idle(&self, before: Instant) -> bool {
+        self.running
+            && self.last_used < before
+            && self.commands.values().all(|command| command.end().is_some())
+    }
 }
 
 impl Default for Isolation {
@@ -87,6 +95,17 @@ impl Isolations {
         self.lock().get(session).is_some_and(|isolation| isolation.running)
     }
 
+    /// Waits until a session the warden does not know is not taken for running here either: the
+    /// event that it ended is on its way.
+    pub async fn settle(&self, session: &SessionId) {
+        for _ in 0..100 {
+            if !self.is_running(session) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// Starts a session's isolation.
     ///
     /// # Errors
@@ -117,6 +136,9 @@ impl Isolations {
             // Known before it starts: its end can be told before its start is answered.
             let mut sessions = self.lock();
             let isolation = sessions.entry(session.clone()).or_default();
+            if !isolation.running {
+                return Err(WardenError::NotRunning);
+            }
             isolation.last_used = Instant::now();
             isolation.commands.insert(id, Arc::clone(&command));
             forget_oldest(&mut isolation.commands);
@@ -177,12 +199,25 @@ impl Isolations {
     #[must_use]
     pub fn idle_since(&self, before: Instant) -> Vec<SessionId> {
         let sessions = self.lock();
-        let idle = sessions.iter().filter(|(_, isolation)| {
-            isolation.running
-                && isolation.last_used < before
-                && isolation.commands.values().all(|command| command.end().is_some())
-        });
+        let idle = sessions.iter().filter(|(_, isolation)| isolation.is_idle(before));
         idle.map(|(session, _)| session.clone()).collect()
+    }
+
+    /// Ends a session that is still idle. A command that comes meanwhile starts it again.
+    ///
+    /// # Errors
+    /// When the warden is not there or cannot end it.
+    pub async fn stop_idle(&self, session: &SessionId, before: Instant) -> Result<(), WardenError> {
+        let change = self.change(session);
+        let _held = change.lock().await;
+        {
+            let mut sessions = self.lock();
+            match sessions.get_mut(session) {
+                Some(isolation) if isolation.is_idle(before) => isolation.running = false,
+                _ => return Ok(()),
+            }
+        }
+        self.stop(session).await
     }
 
     /// Takes note of what the warden tells, until the client is gone.
@@ -289,9 +324,13 @@ fn forget_oldest(commands: &mut BTreeMap<CommandId, Arc<Command>>) {
     }
 }
 
-/// The warden refused because there is nothing of that name.
+/// There is nothing of that name, or it does not run.
 #[must_use]
 pub fn is_not_found(error: &WardenError) -> bool {
     use hangar_runtime::wire::warden::RefusalCode;
-    matches!(error, WardenError::Refused(refusal) if refusal.code == RefusalCode::NotFound)
+    match error {
+        WardenError::Refused(refusal) => refusal.code == RefusalCode::NotFound,
+        WardenError::NotRunning => true,
+        _ => false,
+    }
 }

@@ -146,10 +146,7 @@ pub async fn exec(app: &App, row: &SessionRow, new: NewCommand) -> Result<Comman
     let started = match app.isolations.exec(exec.clone(), None).await {
         // It became idle or died a moment ago.
         Err(error) if is_not_found(&error) => {
-            app.isolations
-                .stop(&row.id)
-                .await
-                .map_err(|error| failure("ending the session", &error))?;
+            app.isolations.settle(&row.id).await;
             launch(app, row).await?;
             app.isolations.exec(exec, None).await
         }
@@ -252,7 +249,7 @@ pub async fn proof(app: &App, row: &SessionRow) -> Result<ProofRecord, Failure> 
 #[must_use]
 pub fn failure(what: &str, error: &WardenError) -> Failure {
     let (code, message) = match error {
-        WardenError::Gone | WardenError::Timeout => {
+        WardenError::Gone | WardenError::Timeout | WardenError::NotRunning => {
             (Code::WardenUnavailable, format!("{what} failed: the session service is not there"))
         }
         WardenError::Refused(refusal) => match refusal.code {

@@ -29,7 +29,7 @@ pub async fn sweep(app: Arc<App>) {
         let idle = Duration::from_secs(app.config.session.idle_timeout_s);
         if let Some(before) = Instant::now().checked_sub(idle) {
             for session in app.isolations.idle_since(before) {
-                if let Err(error) = app.isolations.stop(&session).await {
+                if let Err(error) = app.isolations.stop_idle(&session, before).await {
                     tracing::warn!("the idle session {session} was not ended: {error}");
                 }
             }
