@@ -7,7 +7,7 @@ fn connected() -> (WardenClient, mpsc::UnboundedReceiver<Notice>, OwnedFd) {
     (client, notices, far)
 }
 
-fn refuse(far: &OwnedFd) -> RequestId {
+fn next_call(far: &OwnedFd) -> RequestId {
     let (call, _) = wire::receive::<Call>(far).unwrap();
     call.id
 }
@@ -17,7 +17,7 @@ async fn answers_reach_their_calls_in_any_order() {
     let (client, mut notices, far) = connected();
     assert!(matches!(notices.recv().await, Some(Notice::Connected)));
     let far_side = std::thread::spawn(move || {
-        let (first, second) = (refuse(&far), refuse(&far));
+        let (first, second) = (next_call(&far), next_call(&far));
         for id in [second, first] {
             let reply = Message::Reply { id, result: Ok(Answer::Record(vec![id.0 as u8])) };
             wire::send(&far, &reply, &[]).unwrap();
@@ -44,9 +44,9 @@ async fn a_lost_warden_fails_what_waits() {
     let (client, mut notices, far) = connected();
     assert!(matches!(notices.recv().await, Some(Notice::Connected)));
     let far_side = std::thread::spawn(move || {
-        let id = refuse(&far);
+        let id = next_call(&far);
         wire::send(&far, &Message::Reply { id, result: Ok(Answer::Done) }, &[]).unwrap();
-        refuse(&far);
+        next_call(&far);
     });
     let version = hangar_runtime::ids::VersionNumber::new(1).unwrap();
     let environment =
