@@ -2,7 +2,7 @@
 
 use crate::tree::digest;
 use crate::{peel_with_key, program, scratch};
-use hangar_peel::spec::{Command, CommandOutcome, Outcome, Session, Spec};
+use hangar_peel::spec::{Command, Outcome, Session, Spec};
 use hangar_probe::catalogue::Probe;
 use hangar_runtime::ids::{Block, Range};
 use std::collections::BTreeMap;
@@ -32,10 +32,8 @@ pub type Results = BTreeMap<String, String>;
 /// What one run of a probe gave.
 #[derive(Debug)]
 pub struct Run {
-    /// Results of the session under attack from, or of the only one.
+    /// What each attempt gave; those of the other end of a probe with two are `holder: ATTEMPT`.
     pub results: Results,
-    /// Results of the other end of a probe with two.
-    pub holder: Results,
     /// All that is known, for a message.
     pub outcome: Outcome,
     /// The environment before and after, on the host.
@@ -94,21 +92,43 @@ pub fn run(probe: &Probe, without: &[&str], owner: Owner) -> Run {
         first_block: Some(first_block()),
         sessions: vec![session; script.sessions],
         commands: script.commands,
+        inherited: Some("/".into()),
         ..Spec::default()
     });
-    let results = |index: Option<usize>| {
-        let command = index.and_then(|index| outcome.commands.get(index));
-        command.map(|command| parse(probe.id, command)).unwrap_or_default()
+    let output = |index: usize| outcome.commands.get(index).map(|command| command.stdout.clone());
+    let mut results = match std::fs::read_to_string(place.path().join(REPORT)) {
+        Ok(text) => parse(probe.id, &text),
+        Err(_) => parse(probe.id, &output(script.taker).unwrap_or_default()),
     };
-    let (results, holder) = (results(Some(script.taker)), results(script.holder));
+    if let Some(text) = script.holder.and_then(output) {
+        let held = parse(probe.id, &text);
+        results.extend(held.into_iter().map(|(name, got)| (format!("{HOLDER}{name}"), got)));
+    }
+    if probe.id == "P057" {
+        forget_messages();
+    }
     let after = digest(&environment);
     drop(bystander);
-    Run { results, holder, outcome, trees: (before, after), place }
+    Run { results, outcome, trees: (before, after), place }
 }
 
-/// Lines of a command's output. What is no line of this probe is one of the others of its output.
-fn parse(id: &str, command: &CommandOutcome) -> Results {
-    let lines = command.stdout.lines().filter_map(|line| serde_json::from_str(line).ok());
+/// What stands before an attempt of the other end.
+pub const HOLDER: &str = "holder: ";
+
+/// Where a probe writes whose standard output is what it looks at.
+const REPORT: &str = "session-0/workdir/report";
+
+/// Removes what P057 leaves where it shares the namespace of the host.
+fn forget_messages() {
+    let mut command = std::process::Command::new(program("hangar-probe"));
+    let forgotten = command.args(["forget-messages", &std::process::id().to_string()]).status();
+    assert!(forgotten.expect("it starts").success());
+}
+
+/// Results in the output of a probe.
+#[must_use]
+pub fn parse(id: &str, output: &str) -> Results {
+    let lines = output.lines().filter_map(|line| serde_json::from_str(line).ok());
     lines
         .filter(|line: &serde_json::Value| line["id"] == id)
         .filter_map(|line| {
@@ -169,15 +189,18 @@ fn arguments(id: &str, bystander: u32) -> Vec<String> {
 fn script(probe: &Probe, bystander: u32) -> Script {
     let has = |attempt: &str| probe.attempts.iter().any(|known| known.name == attempt);
     let words = arguments(probe.id, bystander);
-    let words: Vec<&str> = std::iter::once(PROGRAM).chain(words.iter().map(String::as_str)).collect();
+    let words: Vec<&str> =
+        std::iter::once(PROGRAM).chain(words.iter().map(String::as_str)).collect();
     match probe.id {
         "P045c" => both_in_one_session(),
+        "P066" => {
+            let line = format!("exec {PROGRAM} P066 > /workspace/report");
+            Script { sessions: 1, commands: vec![shell(0, &line)], taker: 0, holder: None }
+        }
         "P068" => race(),
         "P053" | "P054" | "P055" | "P061" => beside_another(&words),
         id if has("holding") => holder_and_taker(id),
-        _ => {
-            Script { sessions: 1, commands: vec![command(0, &words)], taker: 0, holder: None }
-        }
+        _ => Script { sessions: 1, commands: vec![command(0, &words)], taker: 0, holder: None },
     }
 }
 
@@ -185,22 +208,21 @@ fn script(probe: &Probe, bystander: u32) -> Script {
 fn holder_and_taker(id: &str) -> Script {
     let awaited = TELLS_AT_THE_END.contains(&id);
     let seconds = if awaited { "4" } else { "30" };
-    let holder = Command {
-        background: !awaited,
-        awaited,
-        ..command(0, &[PROGRAM, id, "--role", "holder", "--seconds", seconds])
+    let key = std::process::id().to_string();
+    let end = |session, role, seconds| {
+        let options = ["--role", role, "--seconds", seconds, "--key", &key];
+        command(session, &[&[PROGRAM, id][..], &options].concat())
     };
-    let taker = command(1, &[PROGRAM, id, "--role", "taker", "--seconds", "2"]);
-    Script { sessions: 2, commands: vec![holder, taker], taker: 1, holder: Some(0) }
+    let holder = Command { background: !awaited, awaited, ..end(0, "holder", seconds) };
+    let commands = vec![holder, end(1, "taker", "2")];
+    Script { sessions: 2, commands, taker: 1, holder: Some(0) }
 }
 
 /// The other session has a process, which lives on.
 fn beside_another(words: &[&str]) -> Script {
-    let sleeper = Command {
-        background: true,
-        ..shell(0, "echo $$ > /workspace/pid; echo here; exec sleep 100")
-    };
-    let lives = shell(0, "kill -0 $(cat /workspace/pid)");
+    let sleeper =
+        Command { background: true, ..shell(0, "echo $$ > /tmp/pid; echo here; exec sleep 100") };
+    let lives = shell(0, "kill -0 $(cat /tmp/pid)");
     Script {
         sessions: 2,
         commands: vec![sleeper, command(1, words), lives],
@@ -211,9 +233,9 @@ fn beside_another(words: &[&str]) -> Script {
 
 /// One command aims at another command of its own session.
 fn both_in_one_session() -> Script {
-    let target = format!("echo $$ > /workspace/pid; exec {PROGRAM} P045c --role target");
+    let target = format!("echo $$ > /tmp/pid; exec {PROGRAM} P045c --role target");
     let target = Command { background: true, ..shell(0, &format!("{target} --seconds 30")) };
-    let sender = "P045c --role sender --pid $(cat /workspace/pid)";
+    let sender = "P045c --role sender --pid $(cat /tmp/pid)";
     let sender = shell(0, &format!("exec {PROGRAM} {sender}"));
     Script { sessions: 1, commands: vec![target, sender], taker: 1, holder: Some(0) }
 }

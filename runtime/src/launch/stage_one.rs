@@ -4,13 +4,16 @@
 //! and then becomes init by executing the sealed image, which takes that memory away.
 
 use crate::error::{AtStep, SetupError};
-use crate::steps::{Action, Step};
+use crate::steps::{Action, Step, includes};
 use crate::wire;
 use crate::wire::init::{CONTROL_FD, Report};
 use hangar_runtime_sys as sys;
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The one step with a part that comes before the wait: a parked child must not keep descriptors.
+const CLOSE: &str = "close-inherited-descriptors";
 
 /// What the warden sends once the id maps are written.
 pub(super) const GO: &[u8] = b"go";
@@ -28,14 +31,15 @@ pub struct StageOne<'a> {
 
 /// Runs the steps of stage one. It ends in init, or in a report and an exit.
 pub(super) fn run(steps: &[Step], stage: &StageOne<'_>) -> ! {
-    let result = let_go_of_the_warden(stage).and_then(|()| wait_for_go(stage)).and_then(|()| {
-        for step in steps {
-            if let Action::StageOne(action) = step.action {
-                action(stage)?;
+    let result =
+        let_go_of_the_warden(steps, stage).and_then(|()| wait_for_go(stage)).and_then(|()| {
+            for step in steps {
+                if let Action::StageOne(action) = step.action {
+                    action(stage)?;
+                }
             }
-        }
-        Ok(())
-    });
+            Ok(())
+        });
     if let Err(error) = result {
         let report = Report::Failed { step: error.step.to_owned(), cause: error.to_string() };
         // When the warden is gone there is nobody left to tell.
@@ -48,9 +52,12 @@ pub(super) fn run(steps: &[Step], stage: &StageOne<'_>) -> ! {
 ///
 /// A child can be parked for long. If it kept the warden's ends of the connections to other
 /// sessions open, those would outlive the warden.
-fn let_go_of_the_warden(stage: &StageOne<'_>) -> Result<(), SetupError> {
+fn let_go_of_the_warden(steps: &[Step], stage: &StageOne<'_>) -> Result<(), SetupError> {
+    if includes(steps, CLOSE) {
+        sys::close_all_but(&[stage.control, stage.image])
+            .at(CLOSE, || "close_range(all others)")?;
+    }
     let name = "clone-stage-one";
-    sys::close_all_but(&[stage.control, stage.image]).at(name, || "close_range(all others)")?;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .at(name, || "prctl(PR_SET_PDEATHSIG, SIGKILL)")
 }
@@ -104,7 +111,7 @@ pub fn become_inner_root(_: &StageOne<'_>) -> Result<(), SetupError> {
 /// # Errors
 /// `ENOSYS` before Linux 5.11.
 pub fn close_descriptors(_: &StageOne<'_>) -> Result<(), SetupError> {
-    let name = "close-inherited-descriptors";
+    let name = CLOSE;
     let devnull = rustix::fs::open(
         "/dev/null",
         rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,

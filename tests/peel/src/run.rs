@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The block of the first session; those of real wardens under test start at 1.
+/// The block of the first session where none is named; those of real wardens start at 1.
 const FIRST_BLOCK: u16 = 3000;
 
 struct Live {
@@ -43,6 +43,10 @@ pub fn run(spec: &Spec) -> Result<Outcome, SetupError> {
     if let Some(abi) = spec.landlock_abi {
         launcher.pretend_landlock_abi(abi);
     }
+    let _inherited = spec.inherited.as_ref().map(|path| {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        open(path, flags, Mode::empty()).expect("a directory of the host")
+    });
     let name = format!("peel-{}", std::process::id());
     let cgroups = Cgroups::detect(&name)?;
     let etc = spec.directory.join("etc");
@@ -85,6 +89,11 @@ impl Bench<'_> {
         for command in &self.spec.commands {
             records.push(self.execute(command)?);
         }
+        for (command, (end, record)) in self.spec.commands.iter().zip(&mut records) {
+            if command.awaited {
+                *end = wait_for_record(record);
+            }
+        }
         outcome.commands = records
             .into_iter()
             .map(|(end, record)| {
@@ -98,7 +107,8 @@ impl Bench<'_> {
     fn launch(&mut self, index: usize) -> Result<(), SetupError> {
         let wanted = &self.spec.sessions[index];
         let range = Range::default();
-        let number = FIRST_BLOCK + u16::try_from(index).expect("few sessions");
+        let first = self.spec.first_block.unwrap_or(FIRST_BLOCK);
+        let number = first + u16::try_from(index).expect("few sessions");
         let block = range.block(NonZeroU16::new(number).expect("not 0"));
         let session = SessionId::parse(&format!("hsess{index:032x}")).expect("an id");
         let mut limits = Limits::default();
@@ -195,7 +205,8 @@ impl Bench<'_> {
         let fds = [record.as_fd(), grown.as_fd(), leaf.as_fd()];
         wire::send(control, &Order::Start(Box::new(start)), &fds)
             .map_err(|error| SetupError::other("exec", "sendmsg(init)", error))?;
-        let end = if command.background { wait_for_line(&path) } else { wait_for_end(control, id) };
+        let goes_on = command.background || command.awaited;
+        let end = if goes_on { wait_for_line(&path) } else { wait_for_end(control, id) };
         Ok((end, path))
     }
 
@@ -246,15 +257,33 @@ fn wait_for_end(control: &OwnedFd, command: CommandId) -> String {
     loop {
         match wire::receive::<Report>(control) {
             Ok((Report::Ended { command: ended, status }, _)) if ended == command => {
-                return match status {
-                    ExitStatus::Code(code) => format!("code {code}"),
-                    ExitStatus::Signal(signal) => format!("signal {signal}"),
-                    ExitStatus::NotExecuted(errno) => format!("not-executed {errno}"),
-                };
+                return in_words(status);
             }
             // The end of a command in the background.
             Ok(_) => {}
             Err(error) => return format!("init is gone: {error}"),
+        }
+    }
+}
+
+fn in_words(status: ExitStatus) -> String {
+    match status {
+        ExitStatus::Code(code) => format!("code {code}"),
+        ExitStatus::Signal(signal) => format!("signal {signal}"),
+        ExitStatus::NotExecuted(errno) => format!("not-executed {errno}"),
+    }
+}
+
+/// Waits for the end of a command whose record says when it has ended.
+fn wait_for_record(path: &Path) -> String {
+    let mut reader = RecordReader::new(File::open(path).expect("the record is there"));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        match reader.next().expect("the record is whole") {
+            Next::End { status, .. } => return in_words(status),
+            Next::Pending if Instant::now() > deadline => return "it did not end in 60 s".into(),
+            Next::Pending => std::thread::sleep(Duration::from_millis(5)),
+            Next::Frame(_) => {}
         }
     }
 }

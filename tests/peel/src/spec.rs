@@ -15,6 +15,13 @@ pub struct Spec {
     /// The field of the proof record that init lies about.
     #[serde(default)]
     pub lie: Option<String>,
+    /// The block of the first session, the next one for the next; tests that run side by side
+    /// take different ones.
+    #[serde(default)]
+    pub first_block: Option<u16>,
+    /// A directory the launcher holds open as careless programs do: any program it starts gets it.
+    #[serde(default)]
+    pub inherited: Option<PathBuf>,
     /// Pretends to the launcher that the kernel has this Landlock ABI.
     #[serde(default)]
     pub landlock_abi: Option<u32>,
@@ -57,6 +64,9 @@ pub struct Command {
     /// Goes on in the background: the next command starts once this one has printed a line.
     #[serde(default)]
     pub background: bool,
+    /// Goes on in the background, and the sessions are taken down only after its end.
+    #[serde(default)]
+    pub awaited: bool,
 }
 
 /// What came of it.
@@ -79,7 +89,8 @@ pub struct Outcome {
 /// What a command did.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CommandOutcome {
-    /// `code N`, `signal N`, `not-executed ERRNO`, or `killed` for one in the background.
+    /// `code N`, `signal N`, `not-executed ERRNO`, or `killed` for one in the background that
+    /// was not awaited.
     pub end: String,
     /// Standard output.
     pub stdout: String,

@@ -121,16 +121,33 @@ pub fn temporary_names(report: &Report) {
     }
 }
 
-const IPC_KEY: i32 = 0x0068_616e;
+/// The key of what P057 makes, where no other is named.
+pub const IPC_KEY: i32 = 0x0068_616e;
+
+fn queue_name(key: i32) -> std::ffi::CString {
+    c(&format!("hangar-probe-{key}"))
+}
+
+/// Removes what P057 left on a host whose namespace it shared.
+pub fn forget_messages(key: i32) {
+    // What is not there need not be removed.
+    let _ =
+        call!(libc::SYS_shmget, key, 0, 0).map(|id| call!(libc::SYS_shmctl, id, libc::IPC_RMID, 0));
+    let _ = call!(libc::SYS_semget, key, 0, 0)
+        .map(|id| call!(libc::SYS_semctl, id, 0, libc::IPC_RMID, 0));
+    let _ =
+        call!(libc::SYS_msgget, key, 0).map(|id| call!(libc::SYS_msgctl, id, libc::IPC_RMID, 0));
+    let _ = call!(libc::SYS_mq_unlink, &queue_name(key));
+}
 
 /// P057: System V and POSIX messages.
 pub fn messages(report: &Report) {
     let create = if is_holder(report) { libc::IPC_CREAT | 0o666 } else { 0o666 };
-    report.attempt("shared memory", call!(libc::SYS_shmget, IPC_KEY, 4096, create));
-    report.attempt("semaphores", call!(libc::SYS_semget, IPC_KEY, 1, create));
-    report.attempt("messages", call!(libc::SYS_msgget, IPC_KEY, create));
+    report.attempt("shared memory", call!(libc::SYS_shmget, report.options.key, 4096, create));
+    report.attempt("semaphores", call!(libc::SYS_semget, report.options.key, 1, create));
+    report.attempt("messages", call!(libc::SYS_msgget, report.options.key, create));
     let open = libc::O_RDWR | if is_holder(report) { libc::O_CREAT } else { 0 };
-    let queue = c("hangar-probe");
+    let queue = queue_name(report.options.key);
     report.attempt("message queue", call!(libc::SYS_mq_open, &queue, open, 0o666, 0));
     if is_holder(report) {
         hold(report);

@@ -397,6 +397,8 @@ pub fn prepare(directory: &str, owner: Option<u32>, root: Option<u32>) -> std::i
     if let Some(owner) = owner {
         library(call!(libc::SYS_lchown, &c(&at("link")), owner, owner))?;
     }
+    let (file, name) = (c(&at("file")), c("user.planted"));
+    library(call!(libc::SYS_setxattr, &file, &name, &b"x"[..], 1, 0))?;
     give_capability(&at("filecap"), root)
 }
 

@@ -1,10 +1,12 @@
-//! `hangar-probe ID [--role ROLE] [--pid PID] [--canary PATH] [--seconds N] [--kill-all]`,
+//! `hangar-probe ID [--role ROLE] [--pid PID] [--canary PATH] [--key N] [--seconds N] [--kill-all]`,
 //! `hangar-probe list`, `hangar-probe catalogue`,
-//! `hangar-probe prepare DIRECTORY [OWNER [ROOT]]`.
+//! `hangar-probe prepare DIRECTORY [OWNER [ROOT]]`,
+//! `hangar-probe with-canary-key PROGRAM [ARGUMENT…]`, `hangar-probe forget-messages KEY`.
 
 use hangar_probe::catalogue::{probe, probes};
 use hangar_probe::report::{Options, Report};
-use hangar_probe::{files, mounts};
+use hangar_probe::{cross, files, mounts, proc};
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -33,6 +35,15 @@ fn main() -> ExitCode {
                 return ExitCode::from(1);
             }
         }
+        ["with-canary-key", program, rest @ ..] => {
+            let error = match proc::join_keyring_with_canary() {
+                Ok(_) => std::process::Command::new(program).args(rest).exec(),
+                Err(errno) => std::io::Error::from_raw_os_error(errno.0),
+            };
+            eprintln!("hangar-probe: {program} was not run: {error}");
+            return ExitCode::from(1);
+        }
+        ["forget-messages", key] => cross::forget_messages(key.parse().unwrap_or(0)),
         ["show-identity"] => mounts::show_identity(),
         ["sleep", seconds] => {
             let seconds = seconds.parse().unwrap_or(60);
@@ -61,6 +72,7 @@ fn options(arguments: &[&str]) -> Option<Options> {
         role: None,
         pid: None,
         canary: None,
+        key: cross::IPC_KEY,
         seconds: 2,
         kill_all: false,
     };
@@ -70,6 +82,7 @@ fn options(arguments: &[&str]) -> Option<Options> {
             "--role" => options.role = Some((*rest.next()?).to_owned()),
             "--pid" => options.pid = Some(rest.next()?.parse().ok()?),
             "--canary" => options.canary = Some((*rest.next()?).to_owned()),
+            "--key" => options.key = rest.next()?.parse().ok()?,
             "--seconds" => options.seconds = rest.next()?.parse().ok()?,
             "--kill-all" => options.kill_all = true,
             _ => return None,

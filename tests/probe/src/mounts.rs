@@ -40,9 +40,10 @@ pub fn remount(report: &Report) {
 pub fn unmount(report: &Report) {
     let umount = |target: &str| call!(libc::SYS_umount2, &c(target), libc::MNT_DETACH);
     report.attempt("umount the environment", umount(&report.options.environment));
-    report.attempt("umount a mask", umount("/proc/kcore"));
-    let all: Vec<_> =
-        mount_targets().into_iter().map(|target| (target.clone(), umount(&target))).collect();
+    let targets = mount_targets();
+    let mask = targets.iter().find(|target| target.starts_with("/proc/"));
+    report.attempt("umount a mask", umount(mask.map_or("/proc/keys", String::as_str)));
+    let all: Vec<_> = targets.into_iter().map(|target| (target.clone(), umount(&target))).collect();
     report.all("umount every mount", &all);
 }
 
@@ -67,6 +68,10 @@ pub fn clone_tree(report: &Report) {
 /// P016: mounts over what others trust.
 pub fn mount_over(report: &Report) {
     let (env, work) = (report.options.environment.clone(), report.options.workspace.clone());
+    report.attempt("overlay with the environment as upper", {
+        let data = format!("lowerdir=/usr,upperdir={env}/open,workdir={env}/open/empty");
+        mount("overlay", &work, "overlay", 0, &data)
+    });
     for target in [env.as_str(), "/opt", "/usr"] {
         let name = if target == env { "the environment" } else { target };
         report.attempt(&format!("tmpfs over {name}"), mount("none", target, "tmpfs", 0, ""));
@@ -76,10 +81,6 @@ pub fn mount_over(report: &Report) {
     let _ = std::fs::write(report.work("preload"), b"");
     report.attempt("bind over a file of /etc", {
         mount(&report.work("preload"), "/etc/passwd", "none", libc::MS_BIND, "")
-    });
-    report.attempt("overlay with the environment as upper", {
-        let data = format!("lowerdir=/usr,upperdir={env}/open,workdir={env}/open/empty");
-        mount("overlay", &work, "overlay", 0, &data)
     });
 }
 

@@ -49,10 +49,20 @@ pub fn kernel_settings(report: &Report) {
 }
 
 const KEYCTL_GET_KEYRING_ID: i32 = 0;
+const KEYCTL_JOIN_SESSION_KEYRING: i32 = 1;
 const KEYCTL_SEARCH: i32 = 10;
 const KEYCTL_READ: i32 = 11;
 /// Description of a key of type `user` that the host plants.
 pub const CANARY_KEY: &str = "hangar-canary";
+
+/// Gives this process a session keyring with the canary in it, as the host of P030 has.
+///
+/// # Errors
+/// What `keyctl(2)` and `add_key(2)` say.
+pub fn join_keyring_with_canary() -> Got<i64> {
+    call!(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0)?;
+    call!(libc::SYS_add_key, &c("user"), &c(CANARY_KEY), &b"secret"[..], 6, -3)
+}
 
 /// P030: keyrings.
 pub fn keys(report: &Report) {

@@ -215,11 +215,5 @@ fn without_sessions_one_end_reaches_the_other() {
     for path in ["/tmp", "/dev/shm", "/var/tmp"] {
         let _ = std::fs::remove_file(format!("{path}/hangar-probe-planted"));
     }
-    // SAFETY: the name is a constant that lives for the whole program.
-    let queue = unsafe { libc::mq_unlink(c"/hangar-probe".as_ptr()) };
-    assert_eq!(queue, 0);
-    let removed = Command::new("ipcrm")
-        .args(["-M", "0x0068616e", "-S", "0x0068616e", "-Q", "0x0068616e"])
-        .status();
-    assert!(removed.unwrap().success());
+    hangar_probe::cross::forget_messages(hangar_probe::cross::IPC_KEY);
 }

@@ -237,6 +237,20 @@ const LOCKED: &[&str] = &[
     "lock-mounts",
 ];
 
+/// The same, and the overlay, which is read-only in itself.
+const LOCKED_AND_OVERLAID: &[&str] = &[
+    "install-command-filter",
+    "install-init-filter",
+    "drop-command-capabilities",
+    "become-agent",
+    "drop-bounding-set",
+    "drop-capabilities",
+    "lock-securebits",
+    "enforce-landlock",
+    "lock-mounts",
+    "overlay-views",
+];
+
 /// B: mounts, namespaces, special files.
 pub const MOUNTS: &[Probe] = &[
     Probe {
@@ -248,9 +262,9 @@ pub const MOUNTS: &[Probe] = &[
             attempt("mount_setattr", "ENOSYS"),
             attempt("write afterwards", "EROFS"),
         ],
-        steps: LOCKED,
+        steps: LOCKED_AND_OVERLAID,
         needed: &[],
-        beyond: "",
+        beyond: "the file system as a whole: the kernel wants a capability of the host",
         run: mounts::remount,
     },
     Probe {
@@ -295,7 +309,7 @@ pub const MOUNTS: &[Probe] = &[
         ],
         steps: LOCKED,
         needed: &[],
-        beyond: "",
+        beyond: "the environment as upper layer: it is read-only",
         run: mounts::mount_over,
     },
     Probe {
@@ -388,7 +402,7 @@ pub const MOUNTS: &[Probe] = &[
             attempt("name_to_handle_at", "EPERM"),
             attempt("open_by_handle_at of inode 2", "EPERM"),
         ],
-        steps: &["install-command-filter", "install-init-filter"],
+        steps: &["install-command-filter", "install-init-filter", "overlay-views"],
         needed: &[],
         beyond: "opening: the kernel wants a capability of the host",
         run: mounts::file_handles,
