@@ -13,7 +13,8 @@ fn main() {
     for watched in [
         "Cargo.lock",
         "Cargo.toml",
-        "rootfs",
+        "rootfs/src",
+        "rootfs/Cargo.toml",
         "runtime/init",
         "runtime/src",
         "runtime/Cargo.toml",

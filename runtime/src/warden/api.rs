@@ -59,7 +59,7 @@ impl Listener {
         if uid == 0 || uid == self.api {
             return Some(socket);
         }
-        eprintln!("hangar-warden: a caller with uid {uid} was turned away");
+        log!("a caller with uid {uid} was turned away");
         None
     }
 }
@@ -153,7 +153,7 @@ impl Outbox {
             let result = Err(Refusal::new(RefusalCode::Failed, message));
             self.queue.push_front((Message::Reply { id, result }, Vec::new()));
         } else {
-            eprintln!("hangar-warden: an event of {length} bytes fits no message");
+            log!("an event of {length} bytes fits no message");
         }
     }
 

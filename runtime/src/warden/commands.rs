@@ -50,8 +50,9 @@ impl Commands {
         self.running.keys().copied().collect()
     }
 
-    pub(super) fn ended(&self) -> Vec<(CommandId, CommandEnd)> {
-        self.ended.iter().copied().collect()
+    /// The last ends, the oldest first.
+    pub(super) fn ended(&self, max: usize) -> Vec<(CommandId, CommandEnd)> {
+        self.ended.iter().skip(self.ended.len().saturating_sub(max)).copied().collect()
     }
 
     /// Whether a command's first process has ended and others are still to be killed.
@@ -190,7 +191,8 @@ mod tests {
         commands.insert(CommandId(3), done);
         let causes: Vec<_> = commands.take_all().iter().map(|(_, end)| end.cause).collect();
         assert_eq!(causes, [EndCause::SessionEnded, EndCause::Cancelled, EndCause::Own]);
-        assert_eq!(commands.ended().len(), 3);
+        assert_eq!(commands.ended(9).len(), 3);
+        assert_eq!(commands.ended(1)[0].0, CommandId(3), "the last one");
         assert!(commands.is_empty());
     }
 }

@@ -109,7 +109,7 @@ impl Egress {
     pub(super) fn exited(&mut self) {
         if let Some(proxy) = self.proxy.take() {
             let status = super::reap(&proxy.pidfd);
-            eprintln!("hangar-warden: the egress proxy ended with {status:?}");
+            log!("the egress proxy ended with {status:?}");
         }
         if !self.listeners.is_empty() {
             self.restart_at = Some(Instant::now() + RESTART_AFTER);
@@ -129,7 +129,7 @@ impl Egress {
         match spawn(program, self.uid) {
             Ok(proxy) => self.proxy = Some(proxy),
             Err(error) => {
-                eprintln!("hangar-warden: the egress proxy was not started: {error}");
+                log!("the egress proxy was not started: {error}");
                 self.restart_at = Some(Instant::now() + RESTART_AFTER * 25);
                 return;
             }
@@ -151,7 +151,7 @@ impl Egress {
     /// A proxy that takes no orders is started anew.
     fn check(&self, sent: Result<(), WireError>) {
         if let (Err(error), Some(proxy)) = (sent, &self.proxy) {
-            eprintln!("hangar-warden: the egress proxy is killed: {error}");
+            log!("the egress proxy is killed: {error}");
             proxy.kill();
         }
     }
@@ -174,7 +174,7 @@ fn spawn(program: &OwnedFd, uid: u32) -> Result<Proxy, SetupError> {
         sys::Forked::Parent { pidfd, .. } => Ok(Proxy { pidfd, socket: near }),
         sys::Forked::Child => {
             let Err(error) = become_proxy(program, uid, &far, &null);
-            eprintln!("hangar-warden: the egress proxy was not started: {error}");
+            log!("the egress proxy was not started: {error}");
             sys::exit_now(125)
         }
     }

@@ -30,6 +30,8 @@ struct Running {
     worker: Worker,
     /// What the worker said last: done or refused.
     answer: Option<JobEnd>,
+    /// Why the worker was not started, as the child told.
+    failure: Option<String>,
     cancelled: bool,
     /// How it ended, once it has.
     status: Option<ExitStatus>,
@@ -131,8 +133,15 @@ impl Jobs {
         let name = format!("job-{}", self.started);
         match worker::start(&self.program, context.cgroups, &name, plan) {
             Ok(worker) => {
-                let running =
-                    Running { id, work, worker, answer: None, cancelled: false, status: None };
+                let running = Running {
+                    id,
+                    work,
+                    worker,
+                    answer: None,
+                    failure: None,
+                    cancelled: false,
+                    status: None,
+                };
                 self.running.insert(self.started, running);
                 Ok(())
             }
@@ -231,12 +240,12 @@ impl Jobs {
     }
 
     fn finish(&mut self, context: &mut Context<'_>, running: Running) {
-        let Running { id, work, answer, cancelled, status, .. } = running;
+        let Running { id, work, answer, failure, cancelled, status, .. } = running;
         let mut end = match (answer, status) {
             (Some(JobEnd::Done(outcome)), Some(ExitStatus::Code(0))) => JobEnd::Done(outcome),
             (Some(JobEnd::Refused(why)), _) => JobEnd::Refused(why),
             _ if cancelled => JobEnd::Cancelled,
-            (_, status) => JobEnd::Died(format!("the worker ended with {status:?}")),
+            (_, status) => JobEnd::Died(failure.unwrap_or_else(|| ended_with(status))),
         };
         if let JobEnd::Done(_) = end
             && let Err(error) = self.complete(context, &work)
@@ -248,7 +257,7 @@ impl Jobs {
             Some(job) => context.outbox.event(Event::JobEnded { job, end }),
             None if done => {}
             None if cancelled => {}
-            None => eprintln!("hangar-warden: {work:?} was not done: {end:?}"),
+            None => log!("{work:?} was not done: {}", in_words(&end)),
         }
         self.clean_up_after(context, work, done);
     }
@@ -361,7 +370,7 @@ impl Running {
             b'D' => self.answer = Some(JobEnd::Done(payload)),
             b'R' => self.answer = Some(JobEnd::Refused(payload)),
             SETUP_FAILED => {
-                eprintln!("hangar-warden: {}", String::from_utf8_lossy(&payload));
+                self.failure = Some(printable(&payload));
             }
             _ => return false,
         }
@@ -375,8 +384,30 @@ impl Running {
     }
 }
 
+fn ended_with(status: Option<ExitStatus>) -> String {
+    match status {
+        Some(ExitStatus::Code(code)) => format!("the worker exited with {code} and no answer"),
+        Some(ExitStatus::Signal(signal)) => format!("the worker was killed by signal {signal}"),
+        Some(ExitStatus::NotExecuted(_)) | None => "the worker did not run".to_owned(),
+    }
+}
+
+/// A worker's bytes for the log: it reads hostile input, and a log is read on terminals.
+fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).escape_debug().take(4000).collect()
+}
+
+fn in_words(end: &JobEnd) -> String {
+    match end {
+        JobEnd::Done(_) => "done".to_owned(),
+        JobEnd::Refused(why) => printable(why),
+        JobEnd::Died(why) => why.clone(),
+        JobEnd::Cancelled => "cancelled".to_owned(),
+    }
+}
+
 fn report(result: Result<(), Refusal>, what: &str) {
     if let Err(refusal) = result {
-        eprintln!("hangar-warden: {what}: {refusal}");
+        log!("{what}: {refusal}");
     }
 }

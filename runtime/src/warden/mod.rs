@@ -8,6 +8,13 @@
 //! `requests`, `sessions`, `session`, `commands`, `jobs`, `job_plans`, `worker`, `parking`,
 //! `egress`, `tidy`.
 
+/// Writes one line to the warden's log, which is its standard error.
+macro_rules! log {
+    ($($text:tt)*) => {
+        $crate::warden::write_log(format_args!($($text)*))
+    };
+}
+
 mod api;
 pub mod blocks;
 mod commands;
@@ -95,6 +102,12 @@ pub fn seal(name: &str, program: &[u8]) -> Result<OwnedFd, SetupError> {
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     fcntl_add_seals(&file, seals).at(step, || format!("fcntl({name}, ADD_SEALS)"))?;
     Ok(file)
+}
+
+/// A log that nobody can write to any more, such as a closed terminal, ends no session.
+fn write_log(line: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "hangar-warden: {line}");
 }
 
 /// Takes the status of a child that has ended, or waits for its end.

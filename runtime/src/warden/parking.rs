@@ -5,6 +5,7 @@
 
 use crate::cgroup::{Cgroups, SessionCgroup};
 use crate::error::SetupError;
+use crate::ids::Range;
 use crate::launch::{Launcher, Parked, Placement};
 use crate::steps::Step;
 use std::os::fd::BorrowedFd;
@@ -54,6 +55,7 @@ impl Parking {
     pub(super) fn housekeeping(
         &mut self,
         cgroups: &Cgroups,
+        range: Range,
         init_image: BorrowedFd<'_>,
         init_arguments: &[String],
         steps: &[Step],
@@ -63,11 +65,11 @@ impl Parking {
         }
         self.made += 1;
         let name = format!("hsess-parked-{}", self.made);
-        match park(cgroups, &name, init_image, init_arguments, steps) {
+        match park(cgroups, &name, range.creator(self.made), init_image, init_arguments, steps) {
             Ok(place) => self.place = Some(place),
             Err(error) => {
                 // A launch does without, and tells what is wrong if it fails too.
-                eprintln!("hangar-warden: no child was parked: {error}");
+                log!("no child was parked: {error}");
                 self.not_before = Instant::now() + RETRY_AFTER;
             }
         }
@@ -77,12 +79,13 @@ impl Parking {
 fn park(
     cgroups: &Cgroups,
     name: &str,
+    creator: u32,
     init_image: BorrowedFd<'_>,
     init_arguments: &[String],
     steps: &[Step],
 ) -> Result<Place, SetupError> {
     let group = cgroups.create_unlimited(name)?;
-    match Launcher::park(&placement(&group), init_image, init_arguments, steps) {
+    match Launcher::park(&placement(&group), creator, init_image, init_arguments, steps) {
         Ok(child) => Ok(Place { child, group }),
         Err(error) => {
             // The first error tells; what stays is found at the next start.

@@ -254,7 +254,7 @@ impl Server {
     fn accept(&mut self) {
         let Some(caller) = self.listener.accept() else { return };
         if self.api.as_ref().is_some_and(|api| !is_dead(api)) {
-            eprintln!("hangar-warden: a second caller was turned away");
+            log!("a second caller was turned away");
             return;
         }
         self.lose_api();
@@ -288,7 +288,7 @@ impl Server {
             Err(WireError::WouldBlock) => {}
             Err(error) => {
                 if !matches!(error, WireError::Closed) {
-                    eprintln!("hangar-warden: the API's connection is closed: {error}");
+                    log!("the API's connection is closed: {error}");
                 }
                 self.lose_api();
             }
@@ -314,13 +314,14 @@ impl Server {
         let orphaned =
             self.orphan_since.is_some_and(|since| since.elapsed() >= self.orphan_timeout);
         if orphaned && self.shutdown.is_none() {
-            eprintln!("hangar-warden: no API has been there for {:?}", self.orphan_timeout);
+            log!("no API has been there for {:?}", self.orphan_timeout);
             self.begin_shutdown(None);
         }
         self.flush();
         if self.shutdown.is_none() {
             let (image, arguments) = (self.init_image.as_fd(), &self.init_arguments);
-            self.parking.housekeeping(&self.cgroups, image, arguments, self.steps);
+            let range = self.state.range();
+            self.parking.housekeeping(&self.cgroups, range, image, arguments, self.steps);
         }
     }
 
@@ -328,7 +329,7 @@ impl Server {
         let Some(api) = self.api.as_ref().filter(|_| self.greeted) else { return };
         if let Err(error) = self.outbox.flush(api) {
             if !matches!(error, WireError::Closed) {
-                eprintln!("hangar-warden: the API's connection is closed: {error}");
+                log!("the API's connection is closed: {error}");
             }
             self.lose_api();
         }

@@ -149,7 +149,7 @@ impl Session {
                     return Err(out_of_order());
                 }
                 if let Err(error) = self.group.kill_leaf(command) {
-                    eprintln!("hangar-warden: {error}");
+                    log!("{error}");
                 }
                 Ok(())
             }
@@ -164,7 +164,7 @@ impl Session {
             return;
         }
         if let Err(error) = self.group.kill_all() {
-            eprintln!("hangar-warden: {error}");
+            log!("{error}");
             // Without PID 1 no process of its namespace survives.
             let _ = rustix::process::pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
         }
@@ -188,7 +188,7 @@ impl Session {
                 }
             }
             Err(error) => {
-                eprintln!("hangar-warden: session {id}: {error}");
+                log!("session {id}: {error}");
                 self.end(SessionEnd::InitDied);
             }
         }
@@ -204,10 +204,10 @@ impl Session {
             Ok(false) if ending.complained || ending.since.elapsed() < SLOW_AFTER => {}
             Ok(false) => {
                 ending.complained = true;
-                eprintln!("hangar-warden: session {id} does not end: its cgroup is in use");
+                log!("session {id} does not end: its cgroup is in use");
             }
             Err(error) => {
-                eprintln!("hangar-warden: session {id}: {error}");
+                log!("session {id}: {error}");
                 return true;
             }
         }
@@ -244,7 +244,7 @@ impl Session {
                 .map_err(|error| SetupError::other("complete-record", "the record", error))
         });
         if let Err(error) = completed {
-            eprintln!("hangar-warden: command {command}: {error}");
+            log!("command {command}: {error}");
         }
         // Its followers read the end now; a counter that is full has woken them already.
         let _ = rustix::io::write(grown, &1u64.to_ne_bytes());

@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 
 /// How often what is ending is looked at again.
 const RETRY: Duration = Duration::from_millis(1);
+/// How many ends of commands are listed for all sessions together.
+const LISTED_ENDS_MAX: usize = 8192;
+
 /// What a launch needs beside the plan.
 pub(super) struct LaunchContext<'a> {
     pub(super) state: &'a StateDir,
@@ -210,15 +213,16 @@ impl Sessions {
         }
     }
 
-    /// The sessions that are not ending.
+    /// The sessions that are not ending, with so many ends of commands as one message holds.
     pub(super) fn list(&self) -> Vec<RunningSession> {
+        let ends_max = LISTED_ENDS_MAX / self.running.len().max(1);
         self.running
             .iter()
             .filter(|(_, session)| session.ending.is_none())
             .map(|(id, session)| RunningSession {
                 session: id.clone(),
                 commands: session.commands.running(),
-                ended: session.commands.ended(),
+                ended: session.commands.ended(ends_max),
             })
             .collect()
     }
@@ -263,7 +267,7 @@ impl Sessions {
             None => {
                 if let Err(reason) = session.read_report() {
                     if !matches!(reason, WireError::Closed) {
-                        eprintln!("hangar-warden: init of session {id}: {reason}");
+                        log!("init of session {id}: {reason}");
                     }
                     session.end(SessionEnd::InitDied);
                 }

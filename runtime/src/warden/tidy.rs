@@ -22,7 +22,7 @@ pub(super) struct LeftOvers {
 /// Kills what runs in groups that were left, and removes them.
 pub(super) fn groups(cgroups: &Cgroups) -> Result<(), SetupError> {
     for name in cgroups.tidy()? {
-        eprintln!("hangar-warden: the cgroup of {name} was left and is removed");
+        log!("the cgroup of {name} was left and is removed");
     }
     Ok(())
 }
@@ -46,7 +46,7 @@ pub(super) fn left_overs(state: &StateDir) -> Result<LeftOvers, SetupError> {
         } else if let Ok(id) = SessionId::parse(&name) {
             SessionDir::open(state, &id)?.complete_records()?;
         } else {
-            eprintln!("hangar-warden: sessions/{name} is not hangar's and stays");
+            log!("sessions/{name} is not hangar's and stays");
         }
     }
     for name in names(state.versions.as_fd())? {
@@ -56,7 +56,7 @@ pub(super) fn left_overs(state: &StateDir) -> Result<LeftOvers, SetupError> {
             Err(_) if name.ends_with(TEMPORARY) => {
                 super::state::remove_dir(&state.versions, &name)?;
             }
-            Err(_) => eprintln!("hangar-warden: versions/{name} is not hangar's and stays"),
+            Err(_) => log!("versions/{name} is not hangar's and stays"),
         }
     }
     Ok(left)
@@ -78,7 +78,7 @@ fn unfinished_trees(
         } else {
             match version {
                 Some(version) if !dir.is_finished(version)? => {
-                    eprintln!("hangar-warden: version {version} of {id} has no record");
+                    log!("version {version} of {id} has no record");
                     Some(dir.doom(&name)?)
                 }
                 _ => None,

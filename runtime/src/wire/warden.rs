@@ -266,7 +266,7 @@ pub struct RunningSession {
     pub session: SessionId,
     /// Its commands that have not ended.
     pub commands: Vec<CommandId>,
-    /// Its commands that ended in this isolation, the last [`ENDED_MAX`] of them: an API that
+    /// Its commands that ended in this isolation, the last [`ENDED_MAX`] of them at most: an API that
     /// crashed can have lost the events.
     pub ended: Vec<(CommandId, CommandEnd)>,
 }

@@ -205,3 +205,33 @@ fn a_job_that_is_cancelled_leaves_nothing() {
     });
     state.expect_no_groups();
 }
+
+#[test]
+fn the_api_cannot_lead_the_warden_elsewhere() {
+    let state = State::new();
+    let warden = state.start();
+    let mut api = warden.connect();
+    let elsewhere = tempfile::tempdir_in("/var/tmp").unwrap();
+    std::fs::write(elsewhere.path().join("secret"), "secret").unwrap();
+    std::fs::create_dir_all(state.path("api/sources")).unwrap();
+    let id = environment(1);
+    for name in [format!("{id}"), format!("{id}.import")] {
+        std::os::unix::fs::symlink(elsewhere.path(), state.path("api/sources").join(name)).unwrap();
+    }
+    let build = Plan {
+        profile: Profile::Build,
+        environment: Environment::Staging { id: id.clone(), slug: slug(), dependencies: None },
+        ..plan(1)
+    };
+    let refused = api.call(Request::Launch(Box::new(build)), &[]).unwrap_err();
+    assert!(refused.message.contains("NO_SYMLINKS"), "{refused}");
+    let upload = std::fs::File::open("/dev/null").unwrap().into();
+    let import = Request::StartJob {
+        job: JobId(1),
+        work: Job::Import { environment: id },
+        options: b"{}".to_vec(),
+    };
+    let refused = api.call(import, &[&upload]).unwrap_err();
+    assert!(refused.message.contains("NO_SYMLINKS"), "{refused}");
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+}
