@@ -109,7 +109,7 @@ pub fn clone_stage_one(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
             },
         )
     }
-    sys::set_effective_uid(0).at(name, || "setresuid(-1, 0, -1)")?;
+    become_root_again()?;
     match forked.at(name, || format!("clone3({:#x}, into cgroup)", clone.namespaces))? {
         Forked::Child => Err(SetupError::other(name, "the child", "it went on in the warden")),
         Forked::Parent { pid, pidfd } => {
@@ -129,6 +129,15 @@ fn become_creator(creator: u32) -> Result<(), SetupError> {
     rustix::thread::set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)
         .at(name, || "prctl(PR_SET_SECUREBITS, NO_SETUID_FIXUP)")?;
     sys::set_effective_uid(creator).at(name, || format!("setresuid(-1, {creator}, -1)"))
+}
+
+/// Undoes [`become_creator`]. The secure bits too: what the warden starts without capabilities, as
+/// the egress proxy, loses them by giving up uid 0.
+fn become_root_again() -> Result<(), SetupError> {
+    let name = "clone-stage-one";
+    sys::set_effective_uid(0).at(name, || "setresuid(-1, 0, -1)")?;
+    rustix::thread::set_capabilities_secure_bits(CapabilitiesSecureBits::empty())
+        .at(name, || "prctl(PR_SET_SECUREBITS, 0)")
 }
 
 /// Moves the child into the session's cgroups of the v1 hierarchies, where there are any.
