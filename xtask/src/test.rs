@@ -7,11 +7,11 @@ use crate::tally::Tally;
 use crate::test_fs::TestFs;
 use crate::{tree, vm};
 use std::io::{BufRead, BufReader};
-use std::process::{ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// Where the tests find the directory for their state.
-const TEST_DIR: &str = "HANGAR_TEST_DIR";
+/// Where tests keep their state. It lives longer than `/tmp` and is no tmpfs.
+const STATE_DIR: &str = "/var/tmp";
 
 /// Sets up, checks, builds, runs every test and boots the virtual machines.
 ///
@@ -49,20 +49,32 @@ fn stage(name: &str, start: Instant) {
     println!("== {name} ({} s) ==", start.elapsed().as_secs());
 }
 
+/// Cargo in a mount namespace of its own, where the tests' state directory is the file system.
+///
+/// Nothing else on the machine sees that mount, and it goes away with the tests.
+fn with_state_on(fs: &TestFs) -> Command {
+    let mut command = Command::new("unshare");
+    let mount = format!("mount --bind \"$0\" {STATE_DIR} && exec \"$@\"");
+    command.args(["--mount", "--", "sh", "-ec", &mount]).arg(fs.path());
+    command.arg(tree::cargo().get_program()).current_dir(tree::root());
+    command.env("TMPDIR", STATE_DIR);
+    command
+}
+
 /// Runs the tests of the workspace, each in a process of its own where nextest is installed.
 ///
 /// A runner that ends with a failure although it counted none did not run everything: that counts
 /// as one failure. A run that counted no test does too.
 fn workspace_tests() -> Result<Tally, Failure> {
     let fs = TestFs::mount("test-fs")?;
-    let mut command = tree::cargo();
+    let mut command = with_state_on(&fs);
     if succeeds(tree::cargo().args(["nextest", "--version"])) {
         command.args(["nextest", "run", "--release", "--workspace", "--no-fail-fast"]);
     } else {
         command.args(["test", "--release", "--workspace", "--no-fail-fast"]);
         command.args(["--", "--test-threads=1"]);
     }
-    command.env(TEST_DIR, fs.path()).env("CARGO_TERM_COLOR", "never");
+    command.env("CARGO_TERM_COLOR", "never");
     // Both streams into one pipe: nextest tells on one of them, cargo test on the other.
     let (reader, writer) = std::io::pipe().step(|| "making a pipe for the tests".to_owned())?;
     let errors = writer.try_clone().step(|| "copying the tests' pipe".to_owned())?;
