@@ -16,7 +16,7 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How long after a failure it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A parked child and the group it is in.
+/// A parked child and the group it is in, which stays when this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) child: Parked,

@@ -107,7 +107,7 @@ impl Server {
             cgroups: &self.cgroups,
             launcher: &mut self.launcher,
             egress: &mut self.egress,
-            parked: self.parking.take(),
+            parking: &mut self.parking,
             init_image: self.init_image.as_fd(),
             init_arguments: &self.init_arguments,
             steps: self.steps,

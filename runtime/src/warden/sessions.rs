@@ -3,7 +3,7 @@
 use super::api::Outbox;
 use super::commands::Commands;
 use super::egress::Egress;
-use super::parking::{Place, placement};
+use super::parking::{Parking, Place, placement};
 use super::session::{SLOW_AFTER, Session};
 use super::session_dir::SessionDir;
 use super::state::StateDir;
@@ -34,7 +34,7 @@ pub(super) struct LaunchContext<'a> {
     pub(super) cgroups: &'a Cgroups,
     pub(super) launcher: &'a mut Launcher,
     pub(super) egress: &'a mut Egress,
-    pub(super) parked: Option<Place>,
+    pub(super) parking: &'a mut Parking,
     pub(super) init_image: BorrowedFd<'a>,
     pub(super) init_arguments: &'a [String],
     pub(super) steps: &'a [Step],
@@ -107,7 +107,7 @@ impl Sessions {
         plan: &Plan,
         block: Block,
     ) -> Result<(SessionCgroup, Option<Parked>), SetupError> {
-        let Some(Place { child, mut group }) = context.parked.take() else {
+        let Some(Place { child, mut group }) = context.parking.take() else {
             let group = context.cgroups.create_session(&plan.session, &plan.limits, block.base)?;
             return Ok((group, None));
         };

@@ -80,11 +80,11 @@ impl State {
 
     /// Checks that no session and no worker has a group; one that is being parked takes a moment.
     pub fn expect_no_groups(&self) {
-        for _ in 0..30_000 {
+        for _ in 0..600 {
             if self.groups().is_empty() {
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(std::time::Duration::from_millis(50));
         }
         panic!("groups are left: {:?}", self.groups());
     }
@@ -121,7 +121,7 @@ fn find_groups(dir: &Path, name: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A running warden. It is killed when it is dropped.
+/// A running warden. It is ended when it is dropped, so that nothing of a test stays.
 pub struct Warden {
     pub child: Child,
     socket: PathBuf,
@@ -129,8 +129,11 @@ pub struct Warden {
 
 impl Drop for Warden {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Ok(None) = self.child.try_wait() {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = self.child.wait();
+        }
     }
 }
 
