@@ -6,10 +6,11 @@
 //! a uid of its own, without capabilities, and holds no file, database or token of hangar: what
 //! a hostile client or server can take over here is a dialler of public addresses.
 //!
-//! Reading order: [`target`] (what is asked for), [`policy`] (what is allowed), [`dial`]
+//! Reading order: [`confinement`], [`target`] (what is asked for), [`policy`] (what is allowed), [`dial`]
 //! (resolved once, judged, dialled), [`connection`] (HTTP), [`session`] (limits), this file.
 
 mod activity;
+pub mod confinement;
 mod connection;
 mod dial;
 pub mod policy;
@@ -39,6 +40,9 @@ pub enum EgressError {
     /// The control socket was not inherited or cannot be used.
     #[error("descriptor {0} is not a control socket")]
     Control(RawFd, #[source] io::Error),
+    /// The process is not confined as it should be.
+    #[error("the proxy is not confined")]
+    Confinement(#[from] confinement::ConfinementError),
     /// A system call failed while starting.
     #[error("{0} failed")]
     Start(&'static str, #[source] io::Error),
@@ -56,8 +60,12 @@ pub enum EgressError {
 /// When the control socket is not usable, or an order on it makes no sense; every listener and
 /// connection is closed then, and the warden starts another proxy.
 pub fn run(control_fd: RawFd) -> Result<(), EgressError> {
+    confinement::check_start()?;
     let control = inherited(control_fd).map_err(|e| EgressError::Control(control_fd, e))?;
     raise_open_files().map_err(|e| EgressError::Start("setrlimit(NOFILE)", e))?;
+    // Before the first thread: Landlock holds for this one and those it starts.
+    confinement::forbid_core_files()?;
+    confinement::enforce_landlock()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(LOOKUP_THREADS_MAX)

@@ -98,3 +98,73 @@ fn a_build_that_dials_a_refused_address_is_told_so() {
     assert!(said.contains("which sessions cannot reach"), "{said}");
     assert_eq!(service.visits(), 0);
 }
+
+/// A field of `/proc/<pid>/status`.
+fn status(pid: &str, field: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {field}")).trim().to_owned()
+}
+
+/// The processes whose parent is `parent`.
+fn children(parent: &str) -> Vec<String> {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+        .filter(|name| name.bytes().all(|b| b.is_ascii_digit()))
+        .filter(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let after_name = stat.rsplit(") ").next().unwrap_or_default();
+            after_name.split(' ').nth(1) == Some(parent)
+        })
+        .collect()
+}
+
+fn command_line(pid: &str) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+}
+
+#[test]
+fn the_proxy_has_no_rights_no_files_and_only_sockets() {
+    let place = Place::with_server(&[]);
+    let made = place.json(&["session", "create", "--network", "egress", "--json"]);
+    let server = place.server.as_ref().unwrap().id().to_string();
+    let warden = children(&server).into_iter().find(|pid| command_line(pid).contains("warden"));
+    let warden = warden.expect("the server has a warden");
+    let is_proxy = |pid: &String| command_line(pid).starts_with("hangar\0egress\0");
+    let mut proxies = Vec::new();
+    place.wait(
+        || {
+            proxies = children(&warden).into_iter().filter(is_proxy).collect();
+            // Once it is confined its files are not for others to see, root excepted.
+            proxies.first().is_some_and(|pid| status(pid, "NoNewPrivs") == "1")
+        },
+        "the warden starts the proxy",
+    );
+    let pid = &proxies[0];
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(status(pid, set), "0000000000000000", "{set}");
+    }
+    assert_eq!(status(pid, "Groups"), "");
+    let uids = status(pid, "Uid");
+    let uids: Vec<&str> = uids.split_whitespace().collect();
+    assert!(uids.iter().all(|uid| *uid == uids[0] && *uid != "0"), "{uids:?}");
+    assert_ne!(uids[0], status(&server, "Uid").split_whitespace().next().unwrap());
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+        let target = std::fs::read_link(entry.unwrap().path()).unwrap();
+        let target = target.to_string_lossy().into_owned();
+        let harmless = ["socket:", "anon_inode:", "/dev/null", "pipe:"];
+        assert!(harmless.iter().any(|kind| target.starts_with(kind)), "{target}");
+    }
+    let id = made["id"].as_str().unwrap();
+    assert!(place.hangar(["session", "rm", id]).status().unwrap().success());
+}
+
+#[test]
+fn the_proxy_is_started_by_the_warden_only() {
+    let mut command = std::process::Command::new(hangar_tests::program("hangar"));
+    let output = command.args(["egress", "--control-fd", "3"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("started by the warden only"), "{}", stderr(&output));
+}
