@@ -53,6 +53,7 @@ pub struct Format {
 #[derive(Debug, Clone, Default, Args)]
 pub struct SessionLimits {
     /// What the session can reach: nothing, its own loopback, or the internet through a proxy
+    /// [default: loopback]
     #[arg(long, value_name = "NETWORK", value_parser = ["none", "loopback", "egress"])]
     pub network: Option<String>,
     /// Memory of the session, such as 512M or 4G
