@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
@@ -34,6 +34,9 @@ pub enum WardenError {
     /// The session does not run; nothing was asked of the warden.
     #[error("the session does not run")]
     NotRunning,
+    /// It is of another build and would refuse everything.
+    #[error("{0}")]
+    OtherBuild(OtherBuild),
     /// It did not answer in time.
     #[error("the warden did not answer within {} s", CALL_TIMEOUT.as_secs())]
     Timeout,
@@ -46,6 +49,22 @@ pub enum WardenError {
     /// The answer is not one to this call.
     #[error("the warden answered something else than it was asked")]
     Confused,
+}
+
+/// A warden that does not speak this program's protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherBuild {
+    /// Its build, where its answer was understood.
+    pub build: Option<String>,
+    /// Its process.
+    pub pid: i32,
+}
+
+impl std::fmt::Display for OtherBuild {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let build = self.build.as_deref().unwrap_or("unknown");
+        write!(f, "the warden, process {}, is of build {build}, this is {BUILD_ID}", self.pid)
+    }
 }
 
 /// What the warden tells without being asked.
@@ -83,6 +102,8 @@ struct Inner {
     socket_path: PathBuf,
     socket: Mutex<Option<Arc<AsyncFd<OwnedFd>>>>,
     next: AtomicU64,
+    /// The warden was told to end.
+    ending: AtomicBool,
     pending: Mutex<HashMap<RequestId, oneshot::Sender<Reply>>>,
     jobs: Mutex<HashMap<JobId, oneshot::Sender<JobEnd>>>,
     notices: mpsc::UnboundedSender<Notice>,
@@ -92,7 +113,8 @@ struct Inner {
 /// Connects to a warden's socket and checks that it is of this build. It blocks.
 ///
 /// # Errors
-/// [`WardenError::Gone`] when nobody listens there, [`WardenError::Refused`] by another build.
+/// [`WardenError::Gone`] when nobody listens there, [`WardenError::OtherBuild`] when it is not of
+/// this build.
 pub fn connect_blocking(path: &Path) -> Result<OwnedFd, WardenError> {
     let socket =
         socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -106,10 +128,14 @@ pub fn connect_blocking(path: &Path) -> Result<OwnedFd, WardenError> {
     let hello = Request::Hello { build: BUILD_ID.to_owned() };
     wire::send(&socket, &Call { id: RequestId(0), request: hello }, &[])
         .map_err(|error| WardenError::NotSent(error.to_string()))?;
+    let peer = rustix::net::sockopt::socket_peercred(&socket)
+        .map_err(|errno| WardenError::NotSent(format!("SO_PEERCRED: {errno}")))?;
+    let pid = peer.pid.as_raw_nonzero().get();
+    let other = |build| Err(WardenError::OtherBuild(OtherBuild { build, pid }));
     loop {
         match wire::receive::<Message>(&socket) {
-            Ok((Message::Reply { id: RequestId(0), result: Ok(Answer::Hello { .. }) }, _)) => {
-                return Ok(socket);
+            Ok((Message::Reply { id: RequestId(0), result: Ok(Answer::Hello { build }) }, _)) => {
+                return if build == BUILD_ID { Ok(socket) } else { other(Some(build)) };
             }
             Ok((Message::Reply { result: Err(refusal), .. }, _)) => {
                 return Err(WardenError::Refused(refusal));
@@ -117,6 +143,7 @@ pub fn connect_blocking(path: &Path) -> Result<OwnedFd, WardenError> {
             Ok((Message::Reply { .. }, _)) => return Err(WardenError::Confused),
             Ok((Message::Event(_), _)) => {}
             Err(WireError::WouldBlock) => return Err(WardenError::Timeout),
+            Err(WireError::Decode(_)) => return other(None),
             Err(_) => return Err(WardenError::Gone),
         }
     }
@@ -140,6 +167,7 @@ impl WardenClient {
             socket_path,
             socket: Mutex::new(None),
             next: AtomicU64::new(u64::from_le_bytes(seed) >> 1 | 1),
+            ending: AtomicBool::new(false),
             pending: Mutex::new(HashMap::new()),
             jobs: Mutex::new(HashMap::new()),
             notices,
@@ -176,6 +204,9 @@ impl WardenClient {
     /// # Errors
     /// As [`WardenClient::call`].
     pub async fn order(&self, request: Request) -> Result<(), WardenError> {
+        if matches!(request, Request::Shutdown) {
+            self.inner.ending.store(true, Ordering::Relaxed);
+        }
         match self.call(request, &[]).await?.0 {
             Answer::Done => Ok(()),
             _ => Err(WardenError::Confused),
@@ -266,7 +297,9 @@ async fn serve_connections(inner: Arc<Inner>, mut socket: Option<OwnedFd>) {
                 .unwrap_or(None);
             continue;
         };
-        if let Err(error) = serve_connection(&inner, connected).await {
+        if let Err(error) = serve_connection(&inner, connected).await
+            && !inner.ending.load(Ordering::Relaxed)
+        {
             tracing::warn!("the connection to the warden ended: {error}");
         }
         *lock(&inner.socket) = None;
