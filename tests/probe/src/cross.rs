@@ -80,7 +80,9 @@ pub fn roots_of_others(report: &Report) {
     let mut found = Vec::new();
     for pid in visible_processes() {
         let uid = status_field(&pid.to_string(), "Uid").unwrap_or_default();
-        if uid.split_whitespace().next() == Some(current_uid().to_string().as_str()) {
+        let own = uid.split_whitespace().next() == Some(current_uid().to_string().as_str());
+        // init is no process of the session's user, whoever that is.
+        if own && pid != 1 {
             continue;
         }
         for name in ["root", "cwd", "exe", "fd", "ns/mnt"] {

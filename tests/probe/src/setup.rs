@@ -84,11 +84,10 @@ pub fn race_for_new_processes(report: &Report) {
                 continue;
             }
             seen += 1;
-            let name = status_field(&pid.to_string(), "Name").unwrap_or_default();
-            let uid = status_field(&pid.to_string(), "CapEff").unwrap_or_default();
-            let still_init = name.starts_with("hangar-init") || uid.bytes().any(|b| b != b'0');
-            if still_init {
-                caught.push(format!("{pid}:{name}"));
+            // Until it executes its program it is a copy of init, whose program is in memory.
+            let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+            if program.to_string_lossy().contains("memfd:") {
+                caught.push(format!("{pid}:{}", program.display()));
             }
             if let Ok(fd) = memory {
                 close(fd);
