@@ -74,14 +74,16 @@ pub enum Packages {
     Kept,
 }
 
-const INSTALL_PROJECT: &str = include_str!("scripts/install_project.py");
+const BUILD_WHEEL: &str = include_str!("scripts/build_wheel.py");
 
 /// Everything a build runs after the source is there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recipe {
     /// Installs what is kept; left out when it is taken from an earlier build.
     pub kept: Vec<Step>,
-    /// Runs in every build.
+    /// Runs in every build, also while the kept packages are copied.
+    pub beside_copy: Vec<Step>,
+    /// Runs in every build, when the packages are there.
     pub always: Vec<Step>,
     /// What the version has afterwards.
     pub parts: Parts,
@@ -96,23 +98,22 @@ pub fn recipe(
     mount: &str,
     source: Packages,
 ) -> Recipe {
-    let mut recipe = Recipe { kept: Vec::new(), always: Vec::new(), parts: Parts::default() };
-    let mut last = Vec::new();
+    let mut recipe = Recipe::default();
     if let Some(wanted) = &manifests.python {
         recipe.parts.venv = true;
         let kept = reuse.is_some_and(|reuse| reuse.python);
         let steps = if kept { &mut recipe.kept } else { &mut recipe.always };
         python_packages(wanted, python, mount, kept, steps);
-        if let Some(project) = &wanted.project {
-            project_itself(project, mount, kept, source, &mut last);
-        }
     }
     if let Some(wanted) = &manifests.node {
         recipe.parts.node_modules = true;
         let kept = reuse.is_some_and(|reuse| reuse.node);
         node_packages(wanted, if kept { &mut recipe.kept } else { &mut recipe.always });
     }
-    recipe.always.extend(last);
+    if let Some(project) = manifests.python.as_ref().and_then(|python| python.project.as_ref()) {
+        let kept = reuse.is_some_and(|reuse| reuse.python);
+        project_itself(project, mount, kept, source, &mut recipe);
+    }
     if manifests.setup {
         let mut step = step(Stage::SetupScript, "setup.sh", &["bash", "setup.sh"]);
         step.purpose = Purpose::Setup;
@@ -177,10 +178,10 @@ fn project_itself(
     mount: &str,
     kept: bool,
     source: Packages,
-    steps: &mut Vec<Step>,
+    recipe: &mut Recipe,
 ) {
     if !kept || project.dependencies.is_none() {
-        steps.push(pip(mount, &["install", "."]));
+        recipe.always.push(pip(mount, &["install", "."]));
         return;
     }
     let whole = pip(mount, &["install", "--no-deps", "."]);
@@ -191,25 +192,39 @@ fn project_itself(
     };
     let tools = format!("{below}/{BUILD_TOOLS}");
     match &project.build_backend {
-        None => steps.push(whole),
+        None => recipe.always.push(whole),
         Some(backend) => {
-            let python = format!("{mount}/.venv/bin/python");
-            let pip = format!("{mount}/.venv/bin/pip");
-            let arguments = [&python, "-I", "-c", INSTALL_PROJECT, &tools, backend, &pip];
-            let title = "install the project with the kept build tools";
-            let mut quick = step(Stage::PythonPackages, title, &arguments);
-            // For programs the backend starts.
-            quick.variables = vec![
-                ("PYTHONPATH", tools.clone()),
-                ("PATH", format!("{tools}/bin:{mount}/.venv/bin:/usr/local/bin:/usr/bin:/bin")),
-            ];
-            quick.on_failure = OnFailure::Instead(Box::new(whole));
-            steps.push(quick);
+            recipe.beside_copy.push(build_wheel(below, mount, backend));
+            let pip = format!("exec {mount}/.venv/bin/pip install --no-deps --no-index {WHEEL}/*");
+            let title = "pip install --no-deps the wheel of the project";
+            let mut install = step(Stage::PythonPackages, title, &["sh", "-c", &pip]);
+            install.on_failure = OnFailure::Instead(Box::new(whole));
+            recipe.always.push(install);
         }
     }
     if source == Packages::Installed {
-        steps.push(step(Stage::PythonPackages, "rm build tools", &["rm", "-rf", &tools]));
+        let remove = step(Stage::PythonPackages, "rm build tools", &["rm", "-rf", &tools]);
+        recipe.always.push(remove);
     }
+}
+
+/// Where the wheel of the project goes.
+const WHEEL: &str = "/tmp/hangar-wheel";
+
+/// Builds the wheel of the project. It needs nothing of the tree but the project itself, so it can
+/// run while the packages are still copied. Where it fails pip says what is wrong.
+fn build_wheel(below: &str, mount: &str, backend: &str) -> Step {
+    let (python, tools) = (format!("{below}/.venv/bin/python"), format!("{below}/{BUILD_TOOLS}"));
+    let arguments = [&python, "-I", "-c", BUILD_WHEEL, &tools, backend, WHEEL];
+    let title = "build the wheel of the project with the kept build tools";
+    let mut build = step(Stage::PythonPackages, title, &arguments);
+    // For programs the backend starts.
+    build.variables = vec![
+        ("PYTHONPATH", tools.clone()),
+        ("PATH", format!("{tools}/bin:{mount}/.venv/bin:/usr/local/bin:/usr/bin:/bin")),
+    ];
+    build.on_failure = OnFailure::Ignore;
+    build
 }
 
 fn node_packages(wanted: &Node, steps: &mut Vec<Step>) {

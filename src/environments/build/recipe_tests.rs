@@ -51,17 +51,17 @@ fn a_project_is_installed_by_every_build_without_its_kept_dependencies() {
             "pip install --target .hangar-build hatchling"
         ]
     );
-    let quick = &recipe.always[0];
-    assert!(quick.arguments.contains(&"/env/x/.hangar-build".to_owned()));
-    let OnFailure::Instead(other) = &quick.on_failure else { panic!("no other way") };
+    assert!(recipe.beside_copy[0].arguments.contains(&"/env/x/.hangar-build".to_owned()));
+    let OnFailure::Instead(other) = &recipe.always[0].on_failure else { panic!("no other way") };
     assert_eq!(other.title, "pip install --no-deps .");
     assert_eq!(recipe.always[1].arguments, ["rm", "-rf", "/env/x/.hangar-build"]);
 
     let files = [("pyproject.toml", pyproject)];
     let later = made_with(&files, Declared::default(), Packages::Kept);
     assert_eq!(later.always.len(), 1, "the kept build tools lie outside of the tree");
-    let tools = "/run/hangar/dependencies/.hangar-build".to_owned();
-    assert!(later.always[0].arguments.contains(&tools));
+    let build = &later.beside_copy[0].arguments;
+    assert_eq!(build[0], "/run/hangar/dependencies/.venv/bin/python", "it is not copied yet");
+    assert!(build.contains(&"/run/hangar/dependencies/.hangar-build".to_owned()));
 }
 
 #[test]
@@ -70,6 +70,7 @@ fn a_backend_of_the_source_is_run_by_pip() {
         "[project]\nname='x'\n[build-system]\nrequires=[]\nbuild-backend='b'\nbackend-path=['.']";
     let recipe = made(&[("pyproject.toml", pyproject)], Declared::default());
     assert_eq!(recipe.always[0].title, "pip install --no-deps .");
+    assert!(recipe.beside_copy.is_empty());
 }
 
 #[test]

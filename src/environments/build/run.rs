@@ -169,9 +169,10 @@ impl Build {
         let recipe =
             recipe(&prepared.manifests, reuse, python.as_deref(), &mount, prepared.packages);
         let kept = self.install_kept(&prepared, &recipe, log).await?;
-        for step in &recipe.always {
-            self.run_step(step, recipe.parts, log).await?;
+        if prepared.packages == Packages::Installed {
+            self.run_steps(&recipe.beside_copy, recipe.parts, log).await?;
         }
+        self.run_steps(&recipe.always, recipe.parts, log).await?;
         self.enter(Stage::Finishing).await?;
         let packages = self.packages(recipe.parts).await?;
         let Frozen { outcome } =
@@ -201,7 +202,8 @@ impl Build {
         prepared.packages = self.launch(&prepared).await?;
         log.note("copying the files of the project").await?;
         let mount = self.mount();
-        self.copy_tree(SOURCE_DIR, &mount, crate::environments::LEFT_OUT, log).await?;
+        let copy = self.begin_copy(SOURCE_DIR, &mount, crate::environments::LEFT_OUT).await?;
+        self.finish_copy(&copy, log).await?;
         Ok(prepared)
     }
 
@@ -273,12 +275,12 @@ impl Build {
         if prepared.packages == Packages::Kept {
             log.note("taking the installed packages of an earlier build").await?;
             let mount = self.mount();
-            self.copy_tree(DEPENDENCIES_DIR, &mount, &[BUILD_TOOLS], log).await?;
+            let copy = self.begin_copy(DEPENDENCIES_DIR, &mount, &[BUILD_TOOLS]).await?;
+            self.run_steps(&recipe.beside_copy, recipe.parts, log).await?;
+            self.finish_copy(&copy, log).await?;
             return Ok(Some(reuse.key.clone()));
         }
-        for step in &recipe.kept {
-            self.run_step(step, recipe.parts, log).await?;
-        }
+        self.run_steps(&recipe.kept, recipe.parts, log).await?;
         if !self.keep(reuse, log).await? {
             return Ok(None);
         }

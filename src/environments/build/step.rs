@@ -29,8 +29,20 @@ enum Output<'a> {
 }
 
 impl Build {
-    /// Runs a step; what it prints is in the log.
-    pub(super) async fn run_step(
+    /// Runs steps in order; what they print is in the log.
+    pub(super) async fn run_steps(
+        &mut self,
+        steps: &[Step],
+        parts: Parts,
+        log: &BuildLog,
+    ) -> Result<(), BuildError> {
+        for step in steps {
+            self.run_step(step, parts, log).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_step(
         &mut self,
         step: &Step,
         parts: Parts,
@@ -55,20 +67,28 @@ impl Build {
         }
     }
 
-    /// Copies a tree inside the session, as the session's user.
-    pub(super) async fn copy_tree(
+    /// Begins to copy a tree inside the session, as the session's user.
+    pub(super) async fn begin_copy(
         &mut self,
         from: &str,
         to: &str,
         skip: &[&str],
-        log: &BuildLog,
-    ) -> Result<(), BuildError> {
+    ) -> Result<Arc<Command>, BuildError> {
         let program = Program::CopyTree {
             from: from.as_bytes().to_vec(),
             to: to.as_bytes().to_vec(),
             skip: skip.iter().map(|name| name.as_bytes().to_vec()).collect(),
         };
-        let end = self.command(program, Vec::new(), Output::Log(log)).await?;
+        self.begin(program, Vec::new()).await
+    }
+
+    /// Waits until a copy is complete.
+    pub(super) async fn finish_copy(
+        &mut self,
+        copy: &Arc<Command>,
+        log: &BuildLog,
+    ) -> Result<(), BuildError> {
+        let end = self.follow(copy, Output::Log(log)).await?;
         match end.status {
             ExitStatus::Code(0) => Ok(()),
             _ => Err(BuildError::new(self.reason("copying files", end))),
@@ -124,6 +144,15 @@ impl Build {
         environment: Vec<Vec<u8>>,
         output: Output<'_>,
     ) -> Result<CommandEnd, BuildError> {
+        let command = self.begin(program, environment).await?;
+        self.follow(&command, output).await
+    }
+
+    async fn begin(
+        &mut self,
+        program: Program,
+        environment: Vec<Vec<u8>>,
+    ) -> Result<Arc<Command>, BuildError> {
         self.commands += 1;
         let left = self.deadline.saturating_duration_since(Instant::now());
         // The copy of the source makes the directory every later command runs in.
@@ -141,8 +170,7 @@ impl Build {
             output: OutputLimit::default(),
         };
         let command = self.app.isolations.exec(exec, None).await;
-        let command = command.map_err(|error| failure("starting a step of the build", &error))?;
-        self.follow(&command, output).await
+        Ok(command.map_err(|error| failure("starting a step of the build", &error))?)
     }
 
     /// Reads a command's output to its end. A command that prints nothing for too long is killed.
