@@ -32,10 +32,11 @@ impl Tally {
 
     /// Counts what a line tells, if it is the closing line of nextest or of one cargo test binary:
     /// `Summary [ 1.2s] 9 tests run: 8 passed, 1 failed, 0 skipped` or
-    /// `test result: ok. 8 passed; 0 failed; …`.
+    /// `test result: ok. 8 passed; 0 failed; …`. nextest repeats the latter, indented, for each
+    /// test that failed.
     pub fn read_line(&mut self, line: &str) {
-        let line = line.trim_start();
-        let counts = match (line.strip_prefix("test result: "), line.strip_prefix("Summary [")) {
+        let summary = line.trim_start().strip_prefix("Summary [");
+        let counts = match (line.strip_prefix("test result: "), summary) {
             (Some(result), _) => result,
             (_, Some(summary)) => summary.split_once("run: ").map_or("", |(_, counts)| counts),
             _ => return,
@@ -83,7 +84,8 @@ mod tests {
 
     #[test]
     fn other_lines_count_nothing() {
-        let lines = ["5 passed, 5 failed", "test a ... ok", "        PASS [ 0.1s] x", ""];
+        let repeated = "    test result: FAILED. 0 passed; 1 failed; 0 ignored";
+        let lines = ["5 passed, 5 failed", "test a ... ok", "        PASS [ 0.1s] x", repeated];
         assert_eq!(of(&lines), Tally::default());
     }
 }
