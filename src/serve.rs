@@ -12,7 +12,7 @@ mod warden;
 
 use crate::app::ApiFiles;
 use crate::config::Config;
-use crate::warden_client::connect_blocking;
+use crate::warden_client::{OtherBuild, WardenError, connect_blocking};
 use hangar_runtime::ids::Range;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -45,10 +45,12 @@ pub enum ServeError {
     InUse,
     /// A warden of another build holds the state directory.
     #[error(
-        "a warden of another build runs on this state directory\n\
-         hint: stop the server that started it with SIGTERM, then start this one"
+        "a warden of another build runs on this state directory: {0}\n\
+         hint: `sudo kill {pid}` ends it and its sessions, whose files are kept; or serve with the \
+         hangar of its build",
+        pid = .0.pid
     )]
-    OtherBuild,
+    OtherBuild(OtherBuild),
     /// The warden did not come up; it said why on standard error.
     #[error("the warden did not start: {0}")]
     Warden(String),
@@ -138,8 +140,11 @@ fn prepare_without_root(options: &Options) -> Result<Ready, ServeError> {
     let dir = &options.state_dir;
     let range = Range::default();
     let own = rustix::process::geteuid().as_raw() == range.api();
-    let warden = connect_blocking(&socket_of(dir)).ok().filter(|_| own);
-    let warden = warden.ok_or(ServeError::NotRoot)?;
+    let warden = match connect_blocking(&socket_of(dir)) {
+        Ok(warden) if own => warden,
+        Err(WardenError::OtherBuild(other)) => return Err(ServeError::OtherBuild(other)),
+        _ => return Err(ServeError::NotRoot),
+    };
     let config =
         Config::read(dir).map_err(|why| ServeError::step("reading the configuration", why))?;
     Ok(Ready {

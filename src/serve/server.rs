@@ -1,6 +1,6 @@
 //! The server after the drop: its parts put together, served until a signal.
 
-use super::{Ready, ServeError, listen};
+use super::{Ready, ServeError, listen, warden};
 use crate::api;
 use crate::api::auth::DEFAULT_SCOPE;
 use crate::app::{App, now_ms};
@@ -35,8 +35,12 @@ pub(super) fn serve(ready: Ready) -> Result<(), ServeError> {
         .enable_all()
         .build()
         .map_err(|e| ServeError::step("starting the runtime", &e))?;
+    let started = ready.child.as_ref().map(|_| ready.warden.try_clone());
     let served = runtime.block_on(serve_async(ready));
     runtime.shutdown_timeout(Duration::from_secs(1));
+    if let (Err(_), Some(Ok(socket))) = (&served, started) {
+        warden::dismiss(&socket);
+    }
     served
 }
 

@@ -3,6 +3,10 @@
 use super::{ServeError, socket_of};
 use crate::warden_client::{WardenError, connect_blocking};
 use hangar_runtime::ids::Range;
+use hangar_runtime::wire::{
+    self,
+    warden::{Call, Request, RequestId},
+};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::Read;
@@ -18,7 +22,7 @@ pub(super) fn start_or_adopt(
     match connect_blocking(&socket_of(dir)) {
         Ok(socket) => return Ok((socket, None)),
         Err(WardenError::Gone) => {}
-        Err(WardenError::Refused(_)) => return Err(ServeError::OtherBuild),
+        Err(WardenError::OtherBuild(other)) => return Err(ServeError::OtherBuild(other)),
         Err(error) => return Err(ServeError::Warden(error.to_string())),
     }
     let child = start(dir, range)?;
@@ -54,6 +58,14 @@ fn start(dir: &Path, range: Range) -> Result<Child, ServeError> {
     }
 }
 
+/// Asks a warden that this process started to end, when the server did not come up after the
+/// privileges were dropped.
+pub(super) fn dismiss(socket: &OwnedFd) {
+    let call = Call { id: RequestId(0), request: Request::Shutdown };
+    // One that is gone already does not hear it; the error that led here is the one to tell.
+    let _ = wire::send(socket, &call, &[]);
+}
+
 /// Ends a warden this process started when the server does not come up after all.
 pub(super) struct EndUnlessServed {
     child: Option<Child>,
@@ -73,9 +85,11 @@ impl EndUnlessServed {
 impl Drop for EndUnlessServed {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // It has no session yet. The error that led here is the one to tell.
-            let _ = child.kill();
-            let _ = child.wait();
+            // It has no session yet. The error that led here is the one to tell. Once the
+            // privileges are gone it cannot be killed; it ends when nobody comes.
+            if child.kill().is_ok() {
+                let _ = child.wait();
+            }
         }
     }
 }

@@ -263,7 +263,7 @@ pub fn failure(what: &str, error: &WardenError) -> Failure {
             RefusalCode::Busy => (Code::SessionBusy, format!("{what} failed: it is in use")),
             _ => (Code::Internal, format!("{what} failed")),
         },
-        WardenError::NotSent(_) | WardenError::Confused => {
+        WardenError::OtherBuild(_) | WardenError::NotSent(_) | WardenError::Confused => {
             (Code::Internal, format!("{what} failed"))
         }
     };
