@@ -3,13 +3,13 @@
 use super::client::Client;
 use super::error::{CliError, While};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::process::{Child, ChildStderr, Command};
-use tokio::task::JoinHandle;
+use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long a daemon may take to listen.
@@ -17,13 +17,15 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a daemon may take to end its sessions.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// What is kept of a daemon's standard error.
-const STDERR_BYTES_MAX: usize = 16 << 10;
+const STDERR_BYTES_MAX: u64 = 16 << 10;
 
 /// A daemon that lives as long as this run.
 #[derive(Debug)]
 pub struct Ephemeral {
     child: Child,
-    stderr: JoinHandle<String>,
+    /// Its standard error: a file and no pipe, so that the daemon can say something also when
+    /// this process is gone. With `HANGAR_LOG` set the user wants to see it at once.
+    stderr: Option<File>,
 }
 
 /// Connects to the daemon on a state directory; as root, starts one where none runs.
@@ -50,7 +52,7 @@ pub async fn connect(state_dir: &Path) -> Result<(Client, Option<Ephemeral>), Cl
         if let Some(status) = started.child.try_wait().while_doing(|| "waiting for the daemon")? {
             return match another(&client).await {
                 true => Ok((client, None)),
-                false => Err(started.failure(format!("the daemon ended with {status}")).await),
+                false => Err(started.failure(format!("the daemon ended with {status}"))),
             };
         }
         if Instant::now() > deadline {
@@ -80,19 +82,24 @@ impl Ephemeral {
     fn start(state_dir: &Path) -> Result<Self, CliError> {
         let what = || "the daemon was not started";
         let program = std::env::current_exe().while_doing(what)?;
-        let mut child = Command::new(program)
+        let stderr = match std::env::var_os("HANGAR_LOG") {
+            Some(_) => None,
+            None => Some(anonymous_file().while_doing(what)?),
+        };
+        let child = Command::new(program)
             .arg("serve")
             .arg("--ephemeral")
             .arg("--state-dir")
             .arg(state_dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+            .stderr(match &stderr {
+                Some(file) => file.try_clone().while_doing(what)?.into(),
+                None => Stdio::inherit(),
+            })
             .process_group(0)
             .spawn()
             .while_doing(what)?;
-        let pipe = child.stderr.take().ok_or_else(|| CliError::new(what()))?;
-        let stderr = tokio::spawn(last_words(pipe));
         Ok(Self { child, stderr })
     }
 
@@ -111,7 +118,7 @@ impl Ephemeral {
             Err(_) => Err(CliError::new("the daemon does not end")),
             Ok(Err(error)) => Err(CliError::caused("waiting for the daemon failed", error)),
             Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => Err(self.failure(format!("the daemon ended with {status}")).await),
+            Ok(Ok(status)) => Err(self.failure(format!("the daemon ended with {status}"))),
         }
     }
 
@@ -120,12 +127,8 @@ impl Ephemeral {
         drop(self.child.stdin.take());
     }
 
-    async fn failure(self, what: String) -> CliError {
-        // A descendant that keeps the pipe open must not keep us.
-        let said = match timeout(Duration::from_secs(1), self.stderr).await {
-            Ok(Ok(said)) => said,
-            _ => String::new(),
-        };
+    fn failure(&self, what: String) -> CliError {
+        let said = self.stderr.as_ref().and_then(|file| last_words(file).ok()).unwrap_or_default();
         match said.trim() {
             "" => CliError::new(what),
             said => CliError::caused(what, said.to_owned()),
@@ -133,18 +136,16 @@ impl Ephemeral {
     }
 }
 
-/// Reads a daemon's standard error to its end and keeps the last of it. With `HANGAR_LOG` set the
-/// user wants to see what the daemon logs while it runs.
-async fn last_words(mut pipe: ChildStderr) -> String {
-    let show = std::env::var_os("HANGAR_LOG").is_some();
-    let mut kept = Vec::new();
-    let mut piece = [0; 4096];
-    while let Ok(count @ 1..) = pipe.read(&mut piece).await {
-        if show {
-            let _unread = io::stderr().write_all(&piece[..count]);
-        }
-        kept.extend_from_slice(&piece[..count]);
-        kept.drain(..kept.len().saturating_sub(STDERR_BYTES_MAX));
-    }
-    String::from_utf8_lossy(&kept).into_owned()
+fn anonymous_file() -> io::Result<File> {
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    Ok(rustix::fs::memfd_create("hangar-serve-stderr", flags)?.into())
+}
+
+/// The end of what a daemon wrote to its standard error.
+fn last_words(stderr: &File) -> io::Result<String> {
+    let length = stderr.metadata()?.len();
+    let start = length.saturating_sub(STDERR_BYTES_MAX);
+    let mut bytes = vec![0; usize::try_from(length - start).unwrap_or(0)];
+    stderr.read_exact_at(&mut bytes, start)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

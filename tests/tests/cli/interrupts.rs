@@ -37,7 +37,7 @@ fn an_ephemeral_server_ends_with_its_run_however_that_ends() {
         let mut child = endless(&place);
         assert!(place.server_listens());
         end(&mut child, signal);
-        place.wait(|| !place.server_listens(), "the server ends");
+        place.wait_for_the_end();
     }
     // The state is whole: the next run finds its version and nothing in its way.
     let output = place.run(&[], &["python3", "run.py"]);
@@ -69,7 +69,7 @@ fn runs_at_the_same_time_share_one_server() {
         assert_eq!(stdout(&output), format!("{text}\n"), "{}", stderr(&output));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     }
-    place.wait(|| !place.server_listens(), "the server ends");
+    place.wait_for_the_end();
 }
 
 #[test]

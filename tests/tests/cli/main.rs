@@ -81,6 +81,21 @@ impl Place {
         }
     }
 
+    /// The processes that were started for this state directory.
+    fn processes(&self) -> Vec<String> {
+        let state = self.path("state");
+        let state = state.to_str().unwrap();
+        let command_lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            std::fs::read_to_string(entry.unwrap().path().join("cmdline")).ok()
+        });
+        command_lines.filter(|line| line.contains(state)).collect()
+    }
+
+    /// Waits until the server, its warden and everything else of theirs is gone.
+    fn wait_for_the_end(&self) {
+        self.wait(|| !self.server_listens() && self.processes().is_empty(), "everything ends");
+    }
+
     /// Ids of the sessions the server knows.
     fn sessions(&self) -> Vec<String> {
         let listed = self.json(&["session", "list", "--json"]);
@@ -99,6 +114,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
             end(&mut server, rustix::process::Signal::TERM);
+        }
+        if !std::thread::panicking() {
+            self.wait_for_the_end();
         }
     }
 }
