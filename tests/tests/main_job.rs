@@ -309,7 +309,8 @@ fn an_interrupted_run_leaves_nothing() {
     let place = Place::default();
     place.write("plain/x", "");
     for signal in [Signal::INT, Signal::TERM] {
-        let mut command = place.hangar(["run", "-q", "plain", "--", "bash", "-c", STUBBORN]);
+        let mut command = place.hangar(["run", "-q"]);
+        command.args(["plain", "--", "bash", "-c", STUBBORN]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
