@@ -13,6 +13,16 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def project_files():
+    """Every file of the project with its time of change; what was installed is left out."""
+    installed = {".venv", "node_modules", "__pycache__"}
+    return {
+        path: path.stat().st_mtime_ns
+        for path in ROOT.rglob("*")
+        if not installed & set(path.relative_to(ROOT).parts)
+    }
+
+
 class RunTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -53,6 +63,11 @@ class RunTest(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("there is no episode 99", done.stderr)
         self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_project_is_only_read(self):
+        before = project_files()
+        self.assertEqual(self.run_episode(1, self.folder).returncode, 0)
+        self.assertEqual(project_files(), before)
 
     def test_setup_noted_the_build(self):
         info = json.loads((ROOT / "build-info.json").read_text(encoding="utf-8"))
