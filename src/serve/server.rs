@@ -96,9 +96,9 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         let remote = tokio::net::TcpListener::from_std(remote)
             .map_err(|e| step("serving the network", &e))?;
         tokio::spawn(listen::serve_remote(remote, router));
-        eprintln!("listening on {address}");
+        say(&format!("listening on {address}"));
     }
-    eprintln!("hangar is ready");
+    say("hangar is ready");
     let mut child = ready.child;
     tokio::select! {
         _ = terminate.recv() => {}
@@ -106,9 +106,15 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         () = unneeded(&app, ready.ephemeral) => {}
         error = warden_lost(&app, &mut child) => return Err(error),
     }
-    eprintln!("ending the sessions");
+    say("ending the sessions");
     end(&app, child).await;
     Ok(())
+}
+
+/// Tells the operator. Whoever read standard error can be gone; that must not end the server.
+fn say(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Waits until the warden is gone and none comes back. Nothing here can start one any more; who
