@@ -28,6 +28,12 @@ impl<'a> Session<'a> {
         Self { daemon, id: made["id"].as_str().expect("an id").to_owned() }
     }
 
+    /// A session that was started by other means.
+    #[must_use]
+    pub fn of(daemon: &'a Daemon, id: &str) -> Self {
+        Self { daemon, id: id.to_owned() }
+    }
+
     /// Starts a command: a request as the server takes it.
     ///
     /// # Panics

@@ -122,14 +122,7 @@ impl Launcher {
     /// When the process has threads or lacks a capability, or the kernel lacks Landlock.
     pub fn new() -> Result<Self, SetupError> {
         let landlock_abi = hangar_runtime_sys::landlock_abi();
-        if landlock_abi < crate::init::landlock::ABI_MIN {
-            return Err(SetupError::mismatch(
-                "enforce-landlock",
-                "the Landlock ABI of this kernel",
-                format!("{} or newer", crate::init::landlock::ABI_MIN),
-                landlock_abi,
-            ));
-        }
+        check_landlock(landlock_abi)?;
         let workshop = views::Workshop::new()?;
         let toolchain = toolchain::HostToolchain::open()?;
         let filters = crate::init::seccomp::compile()?;
@@ -190,6 +183,7 @@ impl Launcher {
     /// directories and cgroups, which the caller made.
     pub fn launch(&mut self, mut request: Request<'_>) -> Result<Launched, SetupError> {
         request.plan.check().map_err(|why| SetupError::other("check-plan", "the plan", why))?;
+        check_landlock(self.landlock_abi)?;
         let parked = match request.parked.take() {
             Some(parked) => parked,
             None => Self::park(
@@ -215,6 +209,16 @@ impl Launcher {
         }
         launch.finish()
     }
+}
+
+/// Below the floor nothing is launched: there is no session without Landlock.
+fn check_landlock(abi: u32) -> Result<(), SetupError> {
+    let floor = crate::init::landlock::ABI_MIN;
+    if abi >= floor {
+        return Ok(());
+    }
+    let what = "the Landlock ABI of this kernel";
+    Err(SetupError::mismatch("enforce-landlock", what, format!("{floor} or newer"), abi))
 }
 
 /// A launch under way. Dropped before it is finished, it kills the child.
