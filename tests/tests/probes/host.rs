@@ -77,7 +77,8 @@ fn two_sessions<T>(look: impl FnOnce(&[u32; 2]) -> T) -> (T, Outcome, tempfile::
         background: true,
         ..shell(session, &format!("{PROGRAM} P025; exec sleep 400"))
     };
-    let wait = shell(0, "while [ ! -e /workspace/seen ]; do sleep 0.05; done");
+    let wait =
+        shell(0, "for _ in $(seq 2000); do [ -e /workspace/seen ] && exit; sleep 0.05; done");
     let commands = vec![hold(0), hold(1), wait];
     let spec = spec(place.path(), vec![session; 2], commands);
     let base = |index: u16| {

@@ -9,7 +9,6 @@ const LANDLOCK: &str = "enforce-landlock";
 
 const SWEPT: Expected =
     &[("call 165", "EPERM"), ("call 425", "ENOSYS"), ("call 442", "ENOSYS"), ("call 0", "ok")];
-const X32_KILLED: Expected = &[("x32 getpid", "SIGSYS"), ("x32 mount", "SIGSYS")];
 const IA32_KILLED: Expected = &[("int 0x80 getpid", "SIGSYS"), ("run it", "SIGSYS|ENOEXEC")];
 const TRUNCATED: Expected = &[
     ("TIOCSTI into the own terminal", "EPERM"),
