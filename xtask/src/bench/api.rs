@@ -40,6 +40,11 @@ impl Api {
         }
     }
 
+    /// The server's process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Makes a session without an environment and returns its id.
     ///
     /// # Errors
