@@ -44,7 +44,9 @@ fn the_probes() {
     let mut text = String::from(
         "# The probes\n\nPrinted from `tests/probe/src/catalogue/`; a test compares the two. Each \
          probe runs in a strict session, where every attempt gives what is expected, and with its \
-         barriers left out, where the attack succeeds.\n\n\
+         barriers left out, where the attack succeeds; each barrier is also tried alone. Where no \
+         launch can do without a barrier, or none is named, the probe shows on the host that it \
+         finds what it looks for. Both are in `tests/tests/probes/`.\n\n\
          | probe | tries to | barriers, by the steps of the launch | beside them |\n|---|---|---|---|\n",
     );
     for probe in probes() {

@@ -111,9 +111,11 @@ impl Bench<'_> {
         let number = first + u16::try_from(index).expect("few sessions");
         let block = range.block(NonZeroU16::new(number).expect("not 0"));
         let session = SessionId::parse(&format!("hsess{index:032x}")).expect("an id");
-        let mut limits = Limits::default();
-        limits.pids_max = wanted.pids_max.unwrap_or(256);
-        limits.memory_bytes_max = wanted.memory_bytes_max.unwrap_or(512 << 20);
+        let limits = Limits {
+            pids_max: wanted.pids_max.unwrap_or(256),
+            memory_bytes_max: wanted.memory_bytes_max.unwrap_or(512 << 20),
+            ..Limits::default()
+        };
         let plan = Plan {
             session,
             profile: if wanted.staging { Profile::Build } else { Profile::Strict },

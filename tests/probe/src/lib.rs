@@ -19,3 +19,4 @@ pub mod report;
 pub mod seccomp;
 pub mod setup;
 pub mod sys;
+pub mod tree;

@@ -5,7 +5,7 @@
 
 use hangar_probe::catalogue::{probe, probes};
 use hangar_probe::report::{Options, Report};
-use hangar_probe::{cross, files, mounts, proc};
+use hangar_probe::{cross, mounts, proc, tree};
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         }
         ["prepare", directory, owners @ ..] => {
             let owner = |at: usize| owners.get(at).and_then(|owner: &&str| owner.parse().ok());
-            if let Err(error) = files::prepare(directory, owner(0), owner(1)) {
+            if let Err(error) = tree::prepare(directory, owner(0), owner(1)) {
                 eprintln!("hangar-probe: {directory} was not prepared: {error}");
                 return ExitCode::from(1);
             }

@@ -8,6 +8,7 @@
 
 mod files;
 mod identity;
+mod mounts;
 mod sessions;
 mod system_calls;
 
@@ -50,7 +51,7 @@ const fn attempt(name: &'static str, expected: &'static str) -> Attempt {
 /// All probes, by id.
 pub const CATALOGUE: &[&[Probe]] = &[
     files::FILES,
-    files::MOUNTS,
+    mounts::MOUNTS,
     identity::IDENTITY,
     identity::PROC,
     system_calls::SECCOMP,
