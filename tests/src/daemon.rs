@@ -1,6 +1,6 @@
 //! A server on a state directory, asked over its local socket.
 
-use crate::http::{Answer, ask};
+use crate::http::{Answer, Body, ask, try_ask};
 use crate::program;
 use crate::session::Session;
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// `hangar serve`; it is ended with the value.
@@ -26,7 +26,8 @@ impl Daemon {
     /// When it does not come up.
     #[must_use]
     pub fn start(state: &Path) -> Self {
-        let log = File::create(state.with_file_name("server.log")).expect("a log");
+        let log = state.with_file_name("server.log");
+        let log = File::options().append(true).create(true).open(log).expect("a log");
         let child = Command::new(program("hangar"))
             .arg("serve")
             .arg("--state-dir")
@@ -58,14 +59,55 @@ impl Daemon {
         std::fs::read_to_string(self.state.with_file_name("server.log")).unwrap_or_default()
     }
 
-    fn socket(&self) -> PathBuf {
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        Pid::from_child(&self.child).as_raw_nonzero().get()
+    }
+
+    /// Kills the server at once; what it started lives on.
+    ///
+    /// # Panics
+    /// When it cannot be waited for.
+    pub fn crash(mut self) {
+        let _gone = kill_process(Pid::from_child(&self.child), Signal::KILL);
+        self.child.wait().expect("it is our child");
+    }
+
+    /// Waits until the server ends by itself.
+    ///
+    /// # Panics
+    /// When it does not within a minute.
+    #[must_use]
+    pub fn ended(mut self) -> ExitStatus {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the server goes on: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Where clients of this host connect.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
         self.state.join("run/api.sock")
     }
 
     /// Asks and takes any answer.
+    ///
+    /// # Panics
+    /// When there is none.
     #[must_use]
     pub fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
-        ask(&self.socket(), method, path, body.to_string().as_bytes())
+        // A body nobody reads would cut off the answer.
+        let body =
+            if matches!(method, "GET" | "DELETE") { String::new() } else { body.to_string() };
+        let body = Body { kind: "application/json", bytes: body.as_bytes() };
+        try_ask(&self.socket(), method, path, body)
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}\n{}", self.log()))
     }
 
     /// Asks for something that has to be given.

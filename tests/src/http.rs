@@ -1,7 +1,7 @@
 //! The smallest HTTP/1.1 client: one request for each connection, over the local socket.
 
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -32,41 +32,66 @@ impl Answer {
 /// When nobody listens, or what comes is no HTTP.
 #[must_use]
 pub fn ask(socket: &Path, method: &str, path: &str, body: &[u8]) -> Answer {
-    let mut stream = UnixStream::connect(socket).expect("the server listens");
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: hangar\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("the request is taken");
-    stream.write_all(body).expect("the body is taken");
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).expect("the answer comes whole");
-    parse(&bytes)
+    let body = Body { kind: "application/json", bytes: body };
+    try_ask(socket, method, path, body).expect("the server answers")
 }
 
-fn parse(bytes: &[u8]) -> Answer {
-    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n").expect("the head ends");
+/// What is sent along.
+#[derive(Debug, Clone, Copy)]
+pub struct Body<'a> {
+    /// The media type.
+    pub kind: &'a str,
+    /// The whole body.
+    pub bytes: &'a [u8],
+}
+
+/// Asks a server that can go away meanwhile.
+///
+/// # Errors
+/// When nobody listens, or the answer was cut off.
+pub fn try_ask(socket: &Path, method: &str, path: &str, body: Body<'_>) -> io::Result<Answer> {
+    let mut stream = UnixStream::connect(socket)?;
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: hangar\r\nConnection: close\r\n\
+         Content-Type: {}\r\nContent-Length: {}\r\n\r\n",
+        body.kind,
+        body.bytes.len()
+    );
+    // At once: a server that refuses by the head alone may not take the rest.
+    stream.write_all(&[head.as_bytes(), body.bytes].concat())?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    parse(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
+}
+
+/// The answer; `None` when it was cut off.
+fn parse(bytes: &[u8]) -> Option<Answer> {
+    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    let status = head.split(' ').nth(1)?.parse().ok()?;
     let rest = &bytes[end + 4..];
-    let chunked = head.lines().any(|line| line == "transfer-encoding: chunked");
-    Answer { status, body: if chunked { unchunk(rest) } else { rest.to_vec() } }
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+    let body = match (field("transfer-encoding: "), field("content-length: ")) {
+        (Some("chunked"), _) => unchunk(rest)?,
+        (_, Some(length)) => rest.get(..length.parse().ok()?)?.to_vec(),
+        _ => rest.to_vec(),
+    };
+    Some(Answer { status, body })
 }
 
 /// Takes the chunks apart; a body that was cut off has no last chunk.
-fn unchunk(mut rest: &[u8]) -> Vec<u8> {
+fn unchunk(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
-        let end = rest.windows(2).position(|w| w == b"\r\n").expect("a chunk has a length");
-        let text = std::str::from_utf8(&rest[..end]).expect("a length is text");
-        let length = usize::from_str_radix(text, 16).expect("a length is hexadecimal");
+        let end = rest.windows(2).position(|w| w == b"\r\n")?;
+        let text = std::str::from_utf8(&rest[..end]).ok()?;
+        let length = usize::from_str_radix(text, 16).ok()?;
         if length == 0 {
-            return body;
+            return Some(body);
         }
         let chunk = &rest[end + 2..];
-        body.extend_from_slice(&chunk[..length]);
-        rest = &chunk[length + 2..];
+        body.extend_from_slice(chunk.get(..length)?);
+        rest = chunk.get(length + 2..)?;
     }
 }
 
@@ -76,10 +101,14 @@ mod tests {
 
     #[test]
     fn both_kinds_of_bodies_are_read() {
-        let plain = parse(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}");
+        let plain = parse(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}").unwrap();
         assert_eq!((plain.status, plain.body.as_slice()), (404, &b"{}"[..]));
         let chunked =
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\na\r\n0123456789\r\n0\r\n\r\n";
-        assert_eq!(parse(chunked).body, b"ab0123456789");
+        assert_eq!(parse(chunked).unwrap().body, b"ab0123456789");
+        for end in 0..chunked.len() - 3 {
+            assert!(parse(&chunked[..end]).is_none(), "cut off at {end}");
+        }
+        assert!(parse(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{").is_none());
     }
 }

@@ -5,10 +5,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod crash;
 pub mod daemon;
 pub mod host;
-pub mod probing;
 pub mod http;
+pub mod probing;
+pub mod processes;
 pub mod remains;
 pub mod run;
 pub mod session;

@@ -85,7 +85,7 @@ pub fn control(state: &Path, session: &str, names: &[&str]) -> String {
     found.unwrap_or_else(|| panic!("none of {names:?} is in {directories:?}"))
 }
 
-fn hierarchies() -> Vec<PathBuf> {
+pub(crate) fn hierarchies() -> Vec<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     let mut all = vec![root.to_owned()];
     all.extend(subdirectories(root).into_iter().map(|name| root.join(name)));
