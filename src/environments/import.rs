@@ -36,7 +36,14 @@ pub async fn import(
     let (source, target) = (app.sources.path(id), app.sources.import_path(id));
     let made = target.clone();
     blocking(move || make_empty(&made)).await.tried("preparing the import")?;
-    let mut outcome = unpack(app, id, upload).await?;
+    let mut outcome = match unpack(app, id, upload).await {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            // Nobody will ever look at it, and the project may be large.
+            blocking(move || std::fs::remove_dir_all(&target)).await.tried("ending the import")?;
+            return Err(failure);
+        }
+    };
     let replaced = blocking(move || {
         if existing == Existing::Kept {
             keep_what_was_there(&source, &target)?;
