@@ -156,7 +156,7 @@ fn files_in_memory_count_and_files_on_disk_do_not() {
     let daemon = Daemon::start(&place.state());
     let session = daemon.session(&json!({ "limits": { "memory_bytes_max": MEMORY } }));
     let write = |path: &str| {
-        let count = 2 * MEMORY >> 20;
+        let count = (2 * MEMORY) >> 20;
         session.bash(&format!(
             "dd if=/dev/zero of={path} bs=1M count={count} status=none && echo whole"
         ))
