@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where the probe's program is in every session: in the environment it attacks.
 pub const PROGRAM: &str = "/env/probe/hangar-probe";
@@ -42,12 +43,20 @@ pub struct Run {
     pub place: tempfile::TempDir,
 }
 
-/// The first block of this process: tests run side by side, each in a process of its own.
+thread_local! {
+    /// Tests run side by side, each in a thread or a process of its own.
+    static FIRST_BLOCK: u16 = {
+        static THREADS: AtomicU32 = AtomicU32::new(0);
+        let slot = (std::process::id() + THREADS.fetch_add(1, Ordering::Relaxed)) % 499;
+        // Below 3000, where other tests launch, and with uids below 2^31, as real ones are.
+        1000 + u16::try_from(slot * 4).expect("below 2,000")
+    };
+}
+
+/// The first block of this test.
 #[must_use]
 pub fn first_block() -> u16 {
-    // Below 3000, where other tests launch, and with uids below 2^31, as real ones are.
-    let slot = std::process::id() % 499;
-    1000 + u16::try_from(slot * 4).expect("below 2,000")
+    FIRST_BLOCK.with(|block| *block)
 }
 
 fn block(index: u16) -> Block {
@@ -122,7 +131,7 @@ const REPORT: &str = "session-0/workdir/report";
 /// Removes what P057 leaves where it shares the namespace of the host.
 fn forget_messages() {
     let mut command = std::process::Command::new(program("hangar-probe"));
-    let forgotten = command.args(["forget-messages", &std::process::id().to_string()]).status();
+    let forgotten = command.args(["forget-messages", &first_block().to_string()]).status();
     assert!(forgotten.expect("it starts").success());
 }
 
@@ -209,7 +218,7 @@ fn script(probe: &Probe, bystander: u32) -> Script {
 fn holder_and_taker(id: &str) -> Script {
     let awaited = TELLS_AT_THE_END.contains(&id);
     let seconds = if awaited { "4" } else { "30" };
-    let key = std::process::id().to_string();
+    let key = first_block().to_string();
     let end = |session, role, seconds| {
         let options = ["--role", role, "--seconds", seconds, "--key", &key];
         command(session, &[&[PROGRAM, id][..], &options].concat())

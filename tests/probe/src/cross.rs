@@ -254,12 +254,14 @@ pub fn common_endpoints(report: &Report) {
     report.search("sockets in the network namespace", &sockets);
 }
 
-/// The name of the abstract socket.
-const ABSTRACT: &[u8] = b"\0hangar-probe";
+/// The name of the abstract socket, without its leading NUL.
+pub fn abstract_name(key: i32) -> String {
+    format!("hangar-probe-{key}")
+}
 
 /// P060: abstract sockets.
 pub fn abstract_socket(report: &Report) {
-    let address = unix_address(ABSTRACT);
+    let address = unix_address(format!("\0{}", abstract_name(report.options.key)).as_bytes());
     let socket = call!(libc::SYS_socket, libc::AF_UNIX, libc::SOCK_STREAM, 0).unwrap_or(-1);
     if is_holder(report) {
         let length = address.len() as u64;

@@ -16,7 +16,7 @@ pub struct Options {
     pub pid: Option<i32>,
     /// `--canary`: a file that only one barrier protects.
     pub canary: Option<String>,
-    /// `--key`: a name for what both ends of P057 share.
+    /// `--key`: names what both ends of P057 and P060 share.
     pub key: i32,
     /// `--seconds`: how long to hold or to watch.
     pub seconds: u64,

@@ -8,7 +8,9 @@ use hangar_tests::probing::{Owner, PROGRAM, first_block, parse, prepare, run};
 use hangar_tests::processes::{self, wait_for};
 use hangar_tests::tree::digest;
 use hangar_tests::{peel, scratch};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 
 fn command(session: usize, words: &str) -> Command {
@@ -90,6 +92,41 @@ fn two_sessions<T>(look: impl FnOnce(&[u32; 2]) -> T) -> (T, Outcome, tempfile::
     let looked = look(&bases);
     std::fs::write(place.path().join("session-0/workdir/seen"), "").expect("write");
     (looked, running.join().expect("the sessions end"), place)
+}
+
+/// P060: a socket without a name in the file system is not on the host either.
+#[test]
+fn the_host_reaches_no_abstract_socket_of_a_session() {
+    let place = scratch();
+    let key = i32::from(first_block());
+    let name = hangar_probe::cross::abstract_name(key);
+    let connect = || {
+        let address = SocketAddr::from_abstract_name(&name).expect("a name");
+        UnixStream::connect_addr(&address).map(drop).map_err(|error| error.kind())
+    };
+    let environment = place.path().join("env");
+    prepare(&environment, Owner::Store);
+    let session = Session { environment: Some(environment), ..Session::default() };
+    let words = format!("{PROGRAM} P060 --role holder --seconds 30 --key {key}");
+    let hold = Command { background: true, ..command(0, &words) };
+    let wait = "echo > /workspace/held; for _ in $(seq 600); do [ -e /workspace/seen ] && exit; sleep 0.05; done";
+    let wait =
+        Command { arguments: vec!["sh".into(), "-c".into(), wait.into()], ..Command::default() };
+    let spec = spec(place.path(), vec![session], vec![hold, wait]);
+    let running = std::thread::spawn(move || peel(&spec));
+    let workdir = place.path().join("session-0/workdir");
+    wait_for("the holder", || workdir.join("held").exists().then_some(()));
+    let connected = connect();
+    std::fs::write(workdir.join("seen"), "").expect("write");
+    let outcome = running.join().expect("the session ends");
+    assert_eq!(outcome.error, None);
+    let held = parse("P060", &outcome.commands[0].stdout);
+    assert_eq!(held.get("listen").map(String::as_str), Some("ok"), "{held:?}");
+    assert_eq!(connected, Err(std::io::ErrorKind::ConnectionRefused));
+    // With a listener of its own the host does connect.
+    let address = SocketAddr::from_abstract_name(&name).expect("a name");
+    let _listener = UnixListener::bind_addr(&address).expect("bind");
+    assert_eq!(connect(), Ok(()));
 }
 
 /// P025: processes and files of a session have ids of its block, and no others.

@@ -3,6 +3,7 @@
 use crate::controls::{self, Control};
 use crate::ground;
 use hangar_probe::catalogue::{Probe, is_expected};
+use hangar_tests::host::Host;
 use hangar_tests::probing::{Run, run};
 
 pub fn holds(probe: &Probe) {
@@ -30,6 +31,9 @@ fn all_barriers_gone(probe: &Probe, control: &Control) {
             "{id} without its barriers: {name}: {got}, not {expected}"
         );
     }
+    // Even then what happens in a session stays in its namespaces.
+    let place = run.place.path().to_string_lossy().into_owned();
+    assert!(!Host::look().mounts.iter().any(|mount| mount.contains(&place)), "{id}: a mount");
     let worked = run.results.values().any(|result| result == "ok");
     assert!(worked, "{id} without its barriers harms nobody: {:?}", run.results);
 }
