@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// Puts the probe into a session's working directory, as an upload would.
@@ -164,4 +165,75 @@ fn no_tool_of_the_host_runs_in_a_working_directory() {
     session.delete();
     daemon.stop();
     assert!(!sprung.exists(), "something of the host ran what a session wrote");
+}
+
+/// The same traps in a project: it is read by the caller's program, imported and built.
+#[test]
+fn no_tool_of_the_host_runs_in_a_project() {
+    let place = scratch();
+    let sprung = place.path().join("sprung");
+    let project = place.path().join("trapped");
+    std::fs::create_dir(&project).expect("mkdir");
+    let planted = Command::new(program("hangar-probe"))
+        .args(["P073", "--canary"])
+        .arg(&sprung)
+        .env("PROBE_WORKSPACE", &project)
+        .output()
+        .expect("it starts");
+    assert!(planted.status.success() && project.join(".git/config").exists(), "{planted:?}");
+    // Its script belongs to a build, where it would run, and fail to find the canary.
+    std::fs::remove_file(project.join("package.json")).expect("remove");
+    let ran = Command::new(program("hangar"))
+        .args(["run", "--state-dir"])
+        .arg(place.path().join("state"))
+        .arg(&project)
+        .args(["--", "sh", "-c", "cat Makefile"])
+        .output()
+        .expect("it starts");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("shell touch"), "{ran:?}");
+    assert!(!sprung.exists(), "something of the host ran what a project contains");
+}
+
+/// P067: what a request names as working directory is refused, or lies inside.
+#[test]
+fn no_working_directory_of_a_request_leads_out() {
+    let place = scratch();
+    let daemon = Daemon::start(&place.path().join("state"));
+    let session = daemon.session(&json!({}));
+    let made =
+        session.bash("ln -s /proc/self/fd/3 fd; ln -s /proc/1/root init; mkdir gone; rmdir gone");
+    assert_eq!(made.status(), "0", "{}", made.err());
+    let path = format!("/v1/hangar/sessions/{}/exec", session.id);
+    let outside = [
+        "/proc/self/fd/3",
+        "/proc/self/root",
+        "/proc/1/root",
+        "fd",
+        "init",
+        "gone",
+        "/workspace/fd",
+        "/workspace/init",
+        "/workspace/gone",
+        "",
+        "a\0b",
+        "/nowhere",
+    ];
+    for directory in outside {
+        let request = json!({ "command": ["pwd", "-P"], "cwd": directory });
+        let answer = daemon.ask("POST", &path, &request);
+        if answer.status >= 400 {
+            assert!(answer.status < 500, "{directory:?}: {}", answer.status);
+            continue;
+        }
+        let ended = session.finish(answer.json()["id"].as_u64().expect("a number"));
+        let refused = ended.status().starts_with("not executed");
+        assert!(refused && ended.stdout.is_empty(), "{directory:?}: {ended:?}");
+    }
+    for (directory, inside) in [("/workspace/../..", "/\n"), ("/usr/../tmp", "/tmp\n")] {
+        let ended = session.run(&json!({ "command": ["pwd", "-P"], "cwd": directory }));
+        assert_eq!(ended.out(), inside, "{directory}");
+    }
+    session.delete();
+    daemon.stop();
 }
