@@ -2,47 +2,32 @@
 
 use super::api::Outbox;
 use super::blocks::Blocks;
+use super::job::{DATAGRAM_BYTES_MAX, Running, ended_with, in_words};
 use super::job_plans::{Work, plan_session_removal, plan_tree_removal, prepare};
 use super::session_dir::DoomedSession;
 use super::state::{StateDir, remove_dir};
 use super::version_dir::EnvironmentDir;
-use super::worker::{self, Plan, Program, SETUP_FAILED, Worker};
+use super::worker::{self, Plan, Program};
 use crate::cgroup::Cgroups;
 use crate::error::SetupError;
 use crate::ids::{EnvironmentId, SessionId};
 use crate::wire::warden::{Event, ExitStatus, Job, JobEnd, JobId, Refusal, RefusalCode};
-use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// How many jobs run at once.
 const RUNNING_MAX: usize = 16;
-/// The longest datagram from and to a worker.
-const DATAGRAM_BYTES_MAX: usize = 64 << 10;
-
-/// A job whose worker runs, or whose group is not empty yet.
-#[derive(Debug)]
-struct Running {
-    /// `None`: a job of the warden's own.
-    id: Option<JobId>,
-    work: Work,
-    worker: Worker,
-    /// What the worker said last: done or refused.
-    answer: Option<JobEnd>,
-    /// Why the worker was not started, as the child told.
-    failure: Option<String>,
-    cancelled: bool,
-    /// How it ended, once it has.
-    status: Option<ExitStatus>,
-}
-
+/// How long after its worker failed a removal is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// All jobs.
 #[derive(Debug)]
 pub(super) struct Jobs {
     program: Program,
     running: BTreeMap<u64, Running>,
     started: u64,
+    /// Removals whose worker failed: what they remove has lost its name, so nobody asks again.
+    failed: Vec<(Instant, Work)>,
     /// The warden ends.
     closed: bool,
 }
@@ -57,7 +42,7 @@ pub(super) struct Context<'a> {
 
 impl Jobs {
     pub(super) fn new(program: Program) -> Self {
-        Self { program, running: BTreeMap::new(), started: 0, closed: false }
+        Self { program, running: BTreeMap::new(), started: 0, failed: Vec::new(), closed: false }
     }
 
     /// Starts a job for the API.
@@ -175,6 +160,7 @@ impl Jobs {
     /// is done at the next start.
     pub(super) fn shut_down(&mut self) {
         self.closed = true;
+        self.failed.clear();
         for running in self.running.values_mut() {
             running.cancelled = true;
             report(running.worker.kill().map_err(Refusal::from), "killing a worker");
@@ -288,17 +274,44 @@ impl Jobs {
         }
     }
 
-    /// A tree that was not frozen to its end is removed at once.
+    /// A tree that was not frozen to its end is removed at once; a removal is tried again later.
     fn clean_up_after(&mut self, context: &mut Context<'_>, work: Work, done: bool) {
-        let Work::Freeze { environment, tree, .. } = work else { return };
         if done || self.closed {
             return;
         }
+        let (environment, tree) = match work {
+            Work::Freeze { environment, tree, .. } => (environment, tree),
+            Work::RemoveSession(_) | Work::RemoveTree { .. } => {
+                self.failed.push((Instant::now() + RETRY_AFTER, work));
+                return;
+            }
+            Work::Import | Work::Verify { .. } => return,
+        };
         let doomed = EnvironmentDir::ensure(context.state, &environment)
             .and_then(|dir| dir.doom(&EnvironmentDir::temporary_name(&tree)));
         match doomed {
             Ok(name) => self.remove_doomed_tree(context, Some(environment), name),
             Err(error) => report(Err(error.into()), "removing a tree that was not frozen"),
+        }
+    }
+
+    /// When a removal is tried again.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.failed.iter().map(|(at, _)| *at).min()
+    }
+
+    /// Tries removals again when it is time.
+    pub(super) fn retry(&mut self, context: &mut Context<'_>) {
+        let now = Instant::now();
+        let due = self.failed.extract_if(.., |(at, _)| *at <= now).collect::<Vec<_>>();
+        for (_, work) in due {
+            match work {
+                Work::RemoveSession(doomed) => self.remove_doomed_session(context, doomed),
+                Work::RemoveTree { environment, name } => {
+                    self.remove_doomed_tree(context, environment, name);
+                }
+                Work::Import | Work::Freeze { .. } | Work::Verify { .. } => {}
+            }
         }
     }
 
@@ -340,70 +353,6 @@ pub(super) enum Wait {
     Socket,
     /// The worker ended.
     Exit,
-}
-
-impl Running {
-    /// Reads one datagram; `false` at the end of the connection and after a message that is none.
-    fn read(&mut self, outbox: &mut Outbox) -> bool {
-        let mut bytes = vec![0; DATAGRAM_BYTES_MAX];
-        let received = rustix::net::recv(
-            &self.worker.socket,
-            &mut bytes[..],
-            RecvFlags::DONTWAIT | RecvFlags::TRUNC,
-        );
-        let length = match received {
-            Ok((_, length)) => length,
-            Err(Errno::AGAIN | Errno::INTR) => return true,
-            Err(_) => 0,
-        };
-        if length == 0 || length > bytes.len() {
-            return false;
-        }
-        bytes.truncate(length);
-        let payload = bytes.split_off(1);
-        match bytes[0] {
-            b'P' => {
-                if let Some(job) = self.id {
-                    outbox.progress(job, payload);
-                }
-            }
-            b'D' => self.answer = Some(JobEnd::Done(payload)),
-            b'R' => self.answer = Some(JobEnd::Refused(payload)),
-            SETUP_FAILED => {
-                self.failure = Some(printable(&payload));
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    fn has_waiting(&self) -> bool {
-        let mut byte = [0];
-        rustix::net::recv(&self.worker.socket, &mut byte[..], RecvFlags::DONTWAIT | RecvFlags::PEEK)
-            .is_ok_and(|(_, length)| length > 0)
-    }
-}
-
-fn ended_with(status: Option<ExitStatus>) -> String {
-    match status {
-        Some(ExitStatus::Code(code)) => format!("the worker exited with {code} and no answer"),
-        Some(ExitStatus::Signal(signal)) => format!("the worker was killed by signal {signal}"),
-        Some(ExitStatus::NotExecuted(_)) | None => "the worker did not run".to_owned(),
-    }
-}
-
-/// A worker's bytes for the log: it reads hostile input, and a log is read on terminals.
-fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).escape_debug().take(4000).collect()
-}
-
-fn in_words(end: &JobEnd) -> String {
-    match end {
-        JobEnd::Done(_) => "done".to_owned(),
-        JobEnd::Refused(why) => printable(why),
-        JobEnd::Died(why) => why.clone(),
-        JobEnd::Cancelled => "cancelled".to_owned(),
-    }
 }
 
 fn report(result: Result<(), Refusal>, what: &str) {

@@ -5,7 +5,7 @@
 //! directories it opened at start.
 //!
 //! Reading order: [`state`], [`session_dir`], [`version_dir`], [`blocks`]; then `server`,
-//! `requests`, `sessions`, `session`, `commands`, `jobs`, `job_plans`, `worker`, `parking`,
+//! `requests`, `sessions`, `session`, `commands`, `jobs`, `job`, `job_plans`, `worker`, `parking`,
 //! `egress`, `tidy`.
 
 /// Writes one line to the warden's log, which is its standard error.
@@ -19,6 +19,7 @@ mod api;
 pub mod blocks;
 mod commands;
 mod egress;
+mod job;
 mod job_plans;
 mod jobs;
 mod parking;

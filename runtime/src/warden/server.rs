@@ -203,6 +203,7 @@ impl Server {
         let deadline = [
             self.sessions.next_deadline(),
             self.egress.next_deadline(),
+            self.jobs.next_deadline(),
             self.parking.next_deadline().filter(|_| self.shutdown.is_none()),
             orphaned.and_then(|since| since.checked_add(self.orphan_timeout)),
             self.jobs.has_ending().then(|| Instant::now() + Duration::from_millis(1)),
@@ -310,6 +311,7 @@ impl Server {
         }
         let (jobs, mut context) = self.jobs_and_context();
         jobs.finish_ended(&mut context);
+        jobs.retry(&mut context);
         self.egress.housekeeping();
         let orphaned =
             self.orphan_since.is_some_and(|since| since.elapsed() >= self.orphan_timeout);
