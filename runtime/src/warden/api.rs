@@ -4,8 +4,8 @@ use super::state::StateDir;
 use crate::error::{AtStep, SetupError};
 use crate::wire::warden::{Answer, Event, JobId, Message, Refusal, RefusalCode, RequestId};
 use crate::wire::{self, WireError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Gid, Mode, Uid, chmodat, chownat};
-use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
     sockopt,
@@ -173,13 +173,24 @@ impl Outbox {
     }
 }
 
-/// Whether the other side of a socket has closed it, with nothing left to read.
+/// Whether the other side of a socket has closed it, whatever it left to be read.
 pub(super) fn is_dead(socket: &OwnedFd) -> bool {
-    let mut byte = [0];
-    let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
-    match rustix::net::recv(socket, &mut byte[..], flags) {
-        Ok((_, length)) => length == 0,
-        Err(Errno::AGAIN | Errno::INTR) => false,
-        Err(_) => true,
+    let mut fds = [PollFd::new(socket, PollFlags::empty())];
+    // A hang-up is told without being asked for. EINTR says nothing about the socket.
+    matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1..))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_caller_is_dead_although_it_left_calls() {
+        let (near, far) = wire::pair().unwrap();
+        assert!(!is_dead(&near));
+        wire::send(&far, &1u8, &[]).unwrap();
+        assert!(!is_dead(&near));
+        drop(far);
+        assert!(is_dead(&near));
     }
 }
