@@ -84,6 +84,17 @@ pub struct Parked {
     control: OwnedFd,
 }
 
+impl Parked {
+    /// It still waits: nothing has killed it meanwhile.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        let Some(pidfd) = &self.child.pidfd else { return false };
+        let now = Timespec::default();
+        // Readable when the process has ended.
+        matches!(poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)), Ok(0))
+    }
+}
+
 /// A session that runs.
 #[derive(Debug)]
 pub struct Launched {

@@ -107,7 +107,7 @@ impl Sessions {
         plan: &Plan,
         block: Block,
     ) -> Result<(SessionCgroup, Option<Parked>), SetupError> {
-        let Some(Place { child, mut group }) = context.parking.take() else {
+        let Some(Place { child, mut group }) = self.waiting(context) else {
             let group = context.cgroups.create_session(&plan.session, &plan.limits, block.base)?;
             return Ok((group, None));
         };
@@ -119,6 +119,17 @@ impl Sessions {
                 Err(error)
             }
         }
+    }
+
+    /// The parked child, unless something killed it.
+    fn waiting(&mut self, context: &mut LaunchContext<'_>) -> Option<Place> {
+        let place = context.parking.take()?;
+        if place.child.waits() {
+            return Some(place);
+        }
+        log!("the parked child had ended");
+        self.abandon(place);
+        None
     }
 
     /// Whether a session runs, or has not ended yet.
