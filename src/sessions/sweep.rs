@@ -3,7 +3,7 @@
 use super::isolation::{Ended, SESSION_GONE, is_not_found};
 use crate::app::{App, now_ms};
 use crate::warden_client::WardenError;
-use hangar_runtime::ids::{EnvironmentId, SessionId};
+use hangar_runtime::ids::{EnvironmentId, SessionId, VersionNumber};
 use hangar_runtime::wire::warden::{Job, JobEnd, RefusalCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -69,6 +69,13 @@ async fn remove(app: &App, kind: &str, id: &str) -> Result<bool, String> {
             let environment = EnvironmentId::parse(id).map_err(|error| error.to_string())?;
             crate::environments::remove_files(app, &environment).await?;
             Job::RemoveEnvironment { environment }
+        }
+        "version" => {
+            let (environment, number) = id.split_once('/').ok_or("it is no version")?;
+            let environment =
+                EnvironmentId::parse(environment).map_err(|error| error.to_string())?;
+            let version = number.parse().ok().and_then(VersionNumber::new);
+            Job::RemoveVersion { environment, version: version.ok_or("it is no version")? }
         }
         other => return Err(format!("{other} is no kind of garbage")),
     };

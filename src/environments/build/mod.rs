@@ -16,7 +16,6 @@ use crate::failure::{Code, Failure, Tried};
 use crate::store::{EnvironmentRow, VersionRow, VersionStatus};
 use hangar_runtime::ids::{EnvironmentId, SessionId, VersionNumber};
 use hangar_runtime::plan::Network;
-use hangar_runtime::wire::warden::Job;
 use std::sync::Arc;
 
 /// When a build is started at all.
@@ -131,13 +130,9 @@ async fn end_failed(
     reason: &str,
 ) -> Result<(), crate::store::StoreError> {
     app.store.add_garbage("session", session.as_str()).await?;
+    // Mostly it was never frozen.
+    app.store.add_garbage("version", &format!("{environment}/{number}")).await?;
     app.store.fail_build(environment, number, reason, now_s()).await?;
-    let work = Job::RemoveVersion { environment: environment.clone(), version: number };
-    match app.warden.job(work, b"{}".to_vec(), &[]).await {
-        Ok(_) => {}
-        // Mostly it was never frozen.
-        Err(error) => tracing::debug!("version {number} of {environment} not removed: {error}"),
-    }
     crate::sessions::sweep::remove_garbage(app).await;
     Ok(())
 }
