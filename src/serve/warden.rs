@@ -25,9 +25,11 @@ pub(super) fn start_or_adopt(
         Err(WardenError::OtherBuild(other)) => return Err(ServeError::OtherBuild(other)),
         Err(error) => return Err(ServeError::Warden(error.to_string())),
     }
-    let child = start(dir, range)?;
-    let socket = connect_blocking(&socket_of(dir));
-    Ok((socket.map_err(|error| ServeError::Warden(error.to_string()))?, Some(child)))
+    let mut started = EndUnlessServed::new(Some(start(dir, range)?));
+    match connect_blocking(&socket_of(dir)) {
+        Ok(socket) => Ok((socket, started.served())),
+        Err(error) => Err(ServeError::Warden(error.to_string())),
+    }
 }
 
 /// Starts the warden beside this program, and waits until it can be connected to.
