@@ -1,0 +1,1 @@
+//! Removals that are cut off go on.

@@ -1,0 +1,1 @@
+//! Servers: one for each state directory, with a warden of the same build, gone when told.
