@@ -42,7 +42,6 @@ pub fn variables(
     set("LANG", "C.UTF-8");
     set("TERM", "xterm-256color");
     set("TMPDIR", "/tmp");
-    set("WORKSPACE", WORKSPACE_DIR);
     set("PATH", SYSTEM_PATH);
     for (name, below_home) in CACHES {
         set(name, &format!("{HOME_DIR}/{below_home}"));
@@ -120,10 +119,10 @@ const SETTINGS: &[(&str, &str)] = &[
     ("PYTEST_ADDOPTS", "-o cache_dir=/home/agent/.cache/pytest"),
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
     ("npm_config_update_notifier", "false"),
-    // The project belongs to nobody the session knows; git would refuse to read it.
-    ("GIT_CONFIG_COUNT", "1"),
-    ("GIT_CONFIG_KEY_0", "safe.directory"),
-    ("GIT_CONFIG_VALUE_0", "*"),
+    // The project belongs to nobody the session knows, and git would refuse to read it; the file
+    // says otherwise. A git that was built elsewhere looks for it elsewhere. Settings in
+    // variables would not do: git takes them away from what it starts to clone a repository.
+    ("GIT_CONFIG_SYSTEM", "/etc/gitconfig"),
     ("GIT_OPTIONAL_LOCKS", "0"),
 ];
 

@@ -139,7 +139,8 @@ if __name__ == '__main__':
     process.start(); event.set(); print(queue.get()); process.join(); print(process.exitcode)
     from multiprocessing import shared_memory
     block = shared_memory.SharedMemory(create=True, size=16)
-    block.buf[:5] = b'share'; print(bytes(shared_memory.SharedMemory(block.name).buf[:5])); block.unlink()
+    other = shared_memory.SharedMemory(block.name)
+    block.buf[:5] = b'share'; print(bytes(other.buf[:5])); other.close(); block.close(); block.unlink()
 END
 python squares.py 2>&1",
                     prints: "fork 328350\nspawn 328350\nforkserver 328350\nsent\n0\nb'share'\n",
@@ -274,9 +275,11 @@ await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
 const answer = await fetch(`http://127.0.0.1:${server.address().port}/page`);
 console.log(answer.status, await answer.text());
 server.close();
-const seen = new Promise((resolve) => fs.watch('.', (_, name) => resolve(name)));
+let watcher;
+const seen = new Promise((resolve) => { watcher = fs.watch('.', (_, name) => resolve(name)); });
 fs.writeFileSync('watched', 'x');
 console.log(await seen);
+watcher.close();
 const unix = http.createServer((_, response) => response.end('over a socket file'));
 await new Promise((resolve) => unix.listen('./sock', resolve));
 http.get({ socketPath: './sock', path: '/' }, (r) => r.on('data', (d) => { console.log(`${d}`); unix.close(); }));
@@ -291,7 +294,7 @@ const bytes = Uint8Array.from([0,97,115,109,1,0,0,0,1,7,1,96,2,127,127,1,127,3,2
 WebAssembly.instantiate(bytes).then(({instance}) => console.log(instance.exports.add(40, 2)));
 let sum = 0; for (let i = 0; i < 3e6; i++) sum = (sum + i * i) % 1000003; console.log(sum);
 '",
-                    prints: "163265\n42\n",
+                    prints: "999718\n42\n",
                 },
             ],
         );
@@ -318,7 +321,7 @@ git stash -q; git status --porcelain
 git gc -q; git fsck 2> /dev/null; git worktree add -q ../tree side; git -C ../tree log -1 --format=%s
 cd ..; git clone -q one two; git -C two log --oneline | wc -l
 git clone -q --bare one three; git -C two push -q ../three main:pushed; git -C three branch",
-                    prints: "Merge branch 'side'\nsecond\non the side\nfirst\n M other\n?? new\n\
+                    prints: "Merge branch 'side'\non the side\nsecond\nfirst\n M other\n?? new\n\
                              ?? new\non the side\n4\n* main\n  pushed\n  side\n",
                 },
                 Twin {
@@ -376,10 +379,10 @@ END
 tr a-z A-Z <<< 'a string'
 set -m; sleep 1000 & jobs | sed 's/  */ /g'; kill %1; wait %1 || echo \"status $?\"
 coproc cat; echo round >&\"${COPROC[1]}\"; read -r line <&\"${COPROC[0]}\"; echo \"$line trip\"
-trap 'echo trapped' USR1; kill -USR1 $$
+kill $COPROC_PID; trap 'echo trapped' USR1; kill -USR1 $$
 mkfifo f; (echo through a pipe > f &) ; cat f
 exec 9> lock; flock -n 9 && echo locked; (flock -n lock true || echo held)
-printf '%s\\n' /dev/fd/* > /dev/null; echo x | tee >(cat > t) > /dev/null; wait; sleep 0.2; cat t
+printf '%s\\n' /dev/fd/* > /dev/null; echo x | tee >(cat > t) > /dev/null; until [ -s t ]; do sleep 0.1; done; cat t
 ulimit -c; nproc > /dev/null; id -un; umask",
                     prints: "3d2\nhere: 1024\nA STRING\n[1]+ Running sleep 1000 &\nstatus 143\n\
                              round trip\ntrapped\nthrough a pipe\nlocked\nheld\nx\n0\nagent\n0022\n",
