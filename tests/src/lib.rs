@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cgroup;
 pub mod crash;
 pub mod daemon;
 pub mod host;

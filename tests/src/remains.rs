@@ -67,24 +67,6 @@ fn cgroups(state: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The directories of a session in the hierarchies of cgroups that know it.
-#[must_use]
-pub fn cgroups_of(state: &Path, session: &str) -> Vec<PathBuf> {
-    cgroups(state).into_iter().filter(|path| path.ends_with(session)).collect()
-}
-
-/// The value of a control file of a session, from the hierarchy that has it.
-///
-/// # Panics
-/// When no hierarchy has it.
-#[must_use]
-pub fn control(state: &Path, session: &str, names: &[&str]) -> String {
-    let directories = cgroups_of(state, session);
-    let paths = directories.iter().flat_map(|path| names.iter().map(|name| path.join(name)));
-    let found = paths.filter_map(|path| fs::read_to_string(path).ok()).next();
-    found.unwrap_or_else(|| panic!("none of {names:?} is in {directories:?}"))
-}
-
 pub(crate) fn hierarchies() -> Vec<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     let mut all = vec![root.to_owned()];

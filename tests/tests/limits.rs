@@ -1,11 +1,12 @@
 //! What a session can use up: each limit is met, told as what it is, and only felt inside.
 
+use hangar_tests::cgroup::Cgroup;
 use hangar_tests::daemon::Daemon;
-use hangar_tests::remains::{control, remains};
+use hangar_tests::processes::wait_for;
+use hangar_tests::remains::remains;
 use hangar_tests::run::{Place, stderr, stdout};
 use hangar_tests::session::{Ended, Session};
 use serde_json::json;
-use std::time::{Duration, Instant};
 
 /// A session that works: what it is asked for comes back.
 fn works(session: &Session<'_>) {
@@ -100,30 +101,23 @@ fn a_fork_bomb_ends_with_its_command() {
     let pair = Pair::new();
     let bombed = pair.daemon.session(&json!({ "limits": { "pids_max": 64 } }));
     let other = pair.daemon.session(&json!({}));
+    let cgroup = Cgroup::of(&bombed);
     let number =
         bombed.start_command(&json!({ "command": ["bash", "-c", BOMB], "timeout_ms": 4000 }));
-    let state = pair.place.state();
-    let current = || control(&state, &bombed.id, &["pids.current"]).trim().parse::<u32>().unwrap();
-    let mut most = 0;
-    for _ in 0..100 {
-        most = most.max(current());
-    }
-    assert!((2..=64).contains(&most), "{most} processes");
-    assert_eq!(control(&state, &bombed.id, &["pids.max"]).trim(), "64");
+    let full = || cgroup.number("pids.current") == cgroup.number("pids.max");
+    wait_for("the bomb to fill its session", || full().then_some(()));
+    assert_eq!(cgroup.number("pids.max"), 64);
     works(&other);
     let ended = bombed.finish(number);
     assert_eq!((ended.status().as_str(), ended.cause().as_str()), ("signal 9", "timeout pids"));
     // The bomb went with its command: init is alone.
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while current() > 1 {
-        assert!(Instant::now() < deadline, "{} processes are left", current());
-    }
+    wait_for("the bomb to be gone", || (cgroup.number("pids.current") == 1).then_some(()));
     works(&bombed);
     works(&other);
     bombed.delete();
     other.delete();
     pair.daemon.stop();
-    assert_eq!(remains(&state), [""; 0]);
+    assert_eq!(remains(&pair.place.state()), [""; 0]);
 }
 
 const MEMORY: u64 = 96 << 20;
@@ -142,11 +136,16 @@ fn a_command_that_fills_memory_is_ended_and_told() {
 }
 
 #[test]
-fn a_child_that_fills_memory_takes_its_command_along() {
+fn a_child_that_fills_memory_dies_and_its_parent_is_told() {
     let limits = json!({ "memory_bytes_max": MEMORY });
-    let fill = format!("python3 -c \"b'x' * {}\"; sleep 1000; echo not reached", 2 * MEMORY);
-    Pair::new().load(limits, json!({ "command": fill }), |ended| {
-        assert_eq!((ended.out().as_str(), ended.cause().as_str()), ("", "out_of_memory"));
+    let fill = format!("python3 -c \"b'x' * {}\"", 2 * MEMORY);
+    // A shell that goes on decides by itself how it ends.
+    Pair::new().load(limits.clone(), json!({ "command": format!("{fill}; echo $?") }), |ended| {
+        assert_eq!((ended.out().as_str(), ended.cause().as_str()), ("137\n", "own"));
+    });
+    // One that ends as its child did, did so for want of memory.
+    Pair::new().load(limits, json!({ "command": format!("{fill} || exit $?") }), |ended| {
+        assert_eq!((ended.status().as_str(), ended.cause().as_str()), ("137", "out_of_memory"));
     });
 }
 
@@ -202,6 +201,7 @@ fn busy_loops_share_the_cpu_time_of_their_session() {
     let daemon = Daemon::start(&place.state());
     let limited = daemon.session(&json!({ "limits": { "cpu_millis_max": 200 } }));
     let free = daemon.session(&json!({}));
+    let cgroup = Cgroup::of(&limited);
     let ratio = |ended: &Ended| -> f64 {
         assert_eq!(ended.status(), "0", "{}", ended.err());
         ended.out().trim().parse().unwrap()
@@ -209,12 +209,7 @@ fn busy_loops_share_the_cpu_time_of_their_session() {
     let used = ratio(&limited.run(&python(BUSY)));
     // Half as much again for the edges of the kernel's periods.
     assert!(used < 0.3, "{used} CPUs of 0.2");
-    let throttled = |session: &Session<'_>| -> u64 {
-        let stat = control(&place.state(), &session.id, &["cpu.stat"]);
-        let line = stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")).unwrap();
-        line.parse().unwrap()
-    };
-    assert!(throttled(&limited) > 0);
+    assert!(cgroup.counter("cpu.stat", "nr_throttled") > 0);
     works(&limited);
     // Without the limit the same loops use more, however busy the host is.
     let unlimited = ratio(&free.run(&python(BUSY)));
