@@ -41,35 +41,33 @@ impl Cgroup {
         Self { directories }
     }
 
-    /// The text of a control file, from the hierarchy that has it.
+    /// The number in a control file, from the hierarchy that has it.
     ///
     /// # Panics
     /// When none has it.
     #[must_use]
-    pub fn read(&self, file: &str) -> String {
-        let found =
-            self.directories.iter().find_map(|path| fs::read_to_string(path.join(file)).ok());
-        found.unwrap_or_else(|| panic!("no {file} in {:?}", self.directories)).trim().to_owned()
-    }
-
-    /// The number in a control file.
-    ///
-    /// # Panics
-    /// When it holds none.
-    #[must_use]
     pub fn number(&self, file: &str) -> u64 {
-        self.read(file).parse().expect("a number")
+        let found = self.texts(file).find_map(|text| text.trim().parse().ok());
+        found.unwrap_or_else(|| panic!("no {file} in {:?}", self.directories))
     }
 
-    /// The number after a key in a control file of such lines.
+    /// The number after a key in a control file of such lines; the v2 hierarchy has files of
+    /// controllers that it does not have, with fewer lines.
     ///
     /// # Panics
     /// When the key is not there.
     #[must_use]
     pub fn counter(&self, file: &str, key: &str) -> u64 {
-        let text = self.read(file);
-        let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {key} in {text}"))
+        let value = |text: String| {
+            let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+            value?.parse().ok()
+        };
+        let found = self.texts(file).find_map(value);
+        found.unwrap_or_else(|| panic!("no {key} in {file} in {:?}", self.directories))
+    }
+
+    fn texts(&self, file: &str) -> impl Iterator<Item = String> {
+        self.directories.iter().filter_map(move |path| fs::read_to_string(path.join(file)).ok())
     }
 }
 

@@ -142,7 +142,7 @@ fn a_build_that_dials_a_refused_address_is_told_which_and_why() {
         ("https://127.0.0.1:9/x", "127.0.0.1:9", "127.0.0.1 is a loopback address"),
         ("http://[fd00:ec2::254]/x", "[fd00:ec2::254]:80", "is a cloud's metadata service"),
         ("http://2852039166/x", "169.254.169.254:80", "is a cloud's metadata service"),
-        ("http://mail.example.org:25/x", "mail.example.org:25", "port 25"),
+        ("http://203.0.113.9:25/x", "203.0.113.9:25", "port 25, and mail is not sent"),
     ] {
         let build = build(&format!("no_proxy= NO_PROXY= exec python3 /tmp/fetch.py {url}"));
         assert_eq!(build["status"], "failed", "{url}: {}", log(&build));
