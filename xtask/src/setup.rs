@@ -32,6 +32,8 @@ const INSIDE: &[Need] = &[
     need("/usr/bin/git --version", &["git"]),
     need("echo '#include <stdlib.h>' | /usr/bin/gcc -E -", &["gcc", "libc6-dev"]),
     need("/usr/bin/tmux -V", &["tmux"]),
+    need("/usr/bin/strace --version", &["strace"]),
+    need("/usr/bin/gdb --version", &["gdb"]),
 ];
 
 /// The file system that test state lies on.
