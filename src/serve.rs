@@ -14,6 +14,8 @@ use crate::app::ApiFiles;
 use crate::config::Config;
 use crate::warden_client::{OtherBuild, WardenError, connect_blocking};
 use hangar_runtime::ids::Range;
+use hangar_runtime_sys::SignalFd;
+use rustix::process::Signal;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -90,6 +92,8 @@ struct Ready {
     token_digest: Option<[u8; 32]>,
     ephemeral: bool,
     range: Range,
+    /// SIGTERM and SIGINT.
+    signals: SignalFd,
     /// Held for as long as the process lives.
     _lock: OwnedFd,
 }
@@ -99,15 +103,18 @@ struct Ready {
 /// # Errors
 /// When something that is needed is not there; what was started is ended again.
 pub fn run(options: Options) -> Result<(), ServeError> {
+    // From here on a signal waits until there is somebody to end what was started.
+    let signals = SignalFd::new(&[Signal::TERM.as_raw(), Signal::INT.as_raw()])
+        .map_err(|errno| ServeError::step("watching for signals", errno))?;
     let ready = if rustix::process::geteuid().is_root() {
-        prepare_as_root(&options)?
+        prepare_as_root(&options, signals)?
     } else {
-        prepare_without_root(&options)?
+        prepare_without_root(&options, signals)?
     };
     server::serve(ready)
 }
 
-fn prepare_as_root(options: &Options) -> Result<Ready, ServeError> {
+fn prepare_as_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeError> {
     let range = Range::default();
     let state = directories::prepare(&options.state_dir, range)?;
     let config = Config::read(&state.path)
@@ -131,12 +138,13 @@ fn prepare_as_root(options: &Options) -> Result<Ready, ServeError> {
         token_digest: Some(token_digest),
         ephemeral: options.ephemeral,
         range,
+        signals,
         _lock: lock,
     })
 }
 
 /// Without root: only where a warden runs, and as the user the API's files belong to.
-fn prepare_without_root(options: &Options) -> Result<Ready, ServeError> {
+fn prepare_without_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeError> {
     let dir = &options.state_dir;
     let range = Range::default();
     let own = rustix::process::geteuid().as_raw() == range.api();
@@ -158,6 +166,7 @@ fn prepare_without_root(options: &Options) -> Result<Ready, ServeError> {
         token_digest: directories::stored_token_digest(dir),
         ephemeral: options.ephemeral,
         range,
+        signals,
         _lock: directories::lock(dir)?,
     })
 }

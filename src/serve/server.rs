@@ -10,11 +10,12 @@ use crate::sessions::{isolation::Isolations, sweep};
 use crate::store::Store;
 use crate::warden_client::{Notice, WardenClient};
 use hangar_runtime::wire::warden::Request;
+use hangar_runtime_sys::SignalFd;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::io::Read;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc};
 
 /// Threads for blocking work; more of it waits.
@@ -57,10 +58,6 @@ fn start_log() {
 
 async fn serve_async(ready: Ready) -> Result<(), ServeError> {
     let step = |step: &str, cause: &dyn std::fmt::Display| ServeError::step(step, cause);
-    let mut terminate =
-        signal(SignalKind::terminate()).map_err(|e| step("watching for SIGTERM", &e))?;
-    let mut interrupt =
-        signal(SignalKind::interrupt()).map_err(|e| step("watching for SIGINT", &e))?;
     clean_uploads(&ready);
     let store =
         Store::open(&ready.files.database()).map_err(|e| step("opening the database", &e))?;
@@ -101,8 +98,7 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
     say("hangar is ready");
     let mut child = ready.child;
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = told_to_end(ready.signals) => {}
         () = unneeded(&app, ready.ephemeral) => {}
         error = warden_lost(&app, &mut child) => return Err(error),
     }
@@ -115,6 +111,18 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
 fn say(text: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Waits for SIGTERM or SIGINT, which every thread has blocked since before there was a warden.
+async fn told_to_end(signals: SignalFd) {
+    let (told, wait) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let mut fds = [PollFd::new(&signals, PollFlags::IN)];
+        while !matches!(poll(&mut fds, None), Ok(1..)) {}
+        // Nobody waits any more when the server ends for another reason.
+        let _ = told.send(());
+    });
+    let _ = wait.await;
 }
 
 /// Waits until the warden is gone and none comes back. Nothing here can start one any more; who
@@ -182,16 +190,19 @@ fn clean_uploads(ready: &Ready) {
 async fn recover(
     app: &Arc<App>,
     mut notices: mpsc::UnboundedReceiver<Notice>,
-    ends: mpsc::UnboundedReceiver<crate::sessions::isolation::Ended>,
+    mut ends: mpsc::UnboundedReceiver<crate::sessions::isolation::Ended>,
 ) -> Result<(), ServeError> {
+    let step = |step: &str, cause: &dyn std::fmt::Display| ServeError::step(step, cause);
     // The first notice says that the connection handed over is served.
     let _ = tokio::time::timeout(Duration::from_secs(5), notices.recv()).await;
-    if let Err(error) = app.isolations.adopt().await {
-        tracing::warn!("the running sessions could not be listed: {error}");
-    }
+    let adopted = app.isolations.adopt().await;
+    adopted.map_err(|e| step("taking over the running sessions", &e))?;
+    // What happened while no API was there came before the answer. It is stored before the
+    // commands are looked for whose end nobody knows.
+    app.isolations.catch_up(&mut notices).await;
+    sweep::store_known_ends(app, &mut ends).await;
     tokio::spawn(Arc::clone(&app.isolations).follow(notices));
     tokio::spawn(sweep::store_ends(Arc::clone(app), ends));
-    let step = |step: &str, cause: &dyn std::fmt::Display| ServeError::step(step, cause);
     sweep::end_lost_commands(app).await.map_err(|e| step("ending lost commands", &e))?;
     build::fail_cut_off(app).await.map_err(|e| step("failing builds that were cut off", &e))?;
     tokio::spawn({
@@ -211,6 +222,13 @@ async fn end(app: &App, child: Option<Child>) {
         Ok(Err(error)) => tracing::error!("the warden did not end: {error}"),
         Err(_) => tracing::error!("the warden did not end in time"),
     }
+    // Its answer comes before its end; the next server needs the lock it holds.
+    let closed = async {
+        while app.warden.is_connected() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let _ = tokio::time::timeout(SHUTDOWN, closed).await;
     if let Some(mut child) = child {
         let waited = tokio::task::spawn_blocking(move || child.wait());
         if tokio::time::timeout(SHUTDOWN, waited).await.is_err() {

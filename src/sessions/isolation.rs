@@ -223,22 +223,33 @@ impl Isolations {
     /// Takes note of what the warden tells, until the client is gone.
     pub async fn follow(self: Arc<Self>, mut notices: mpsc::UnboundedReceiver<Notice>) {
         while let Some(notice) = notices.recv().await {
-            match notice {
-                Notice::Connected => {
-                    if let Err(error) = self.adopt().await {
-                        tracing::warn!("the running sessions could not be listed: {error}");
-                    }
+            self.note(notice).await;
+        }
+    }
+
+    /// Takes note of what the warden told so far.
+    pub async fn catch_up(&self, notices: &mut mpsc::UnboundedReceiver<Notice>) {
+        while let Ok(notice) = notices.try_recv() {
+            self.note(notice).await;
+        }
+    }
+
+    async fn note(&self, notice: Notice) {
+        match notice {
+            Notice::Connected => {
+                if let Err(error) = self.adopt().await {
+                    tracing::warn!("the running sessions could not be listed: {error}");
                 }
-                Notice::Gone => {
-                    let all: Vec<_> = self.lock().keys().cloned().collect();
-                    all.iter().for_each(|session| self.session_ended(session));
-                }
-                Notice::Event(Event::CommandEnded { session, command, end }) => {
-                    self.command_ended(session, command, end);
-                }
-                Notice::Event(Event::SessionEnded { session, .. }) => self.session_ended(&session),
-                Notice::Event(_) => {}
             }
+            Notice::Gone => {
+                let all: Vec<_> = self.lock().keys().cloned().collect();
+                all.iter().for_each(|session| self.session_ended(session));
+            }
+            Notice::Event(Event::CommandEnded { session, command, end }) => {
+                self.command_ended(session, command, end);
+            }
+            Notice::Event(Event::SessionEnded { session, .. }) => self.session_ended(&session),
+            Notice::Event(_) => {}
         }
     }
 

@@ -14,11 +14,22 @@ const SWEEP_EVERY: Duration = Duration::from_secs(15);
 
 /// Stores how commands ended, as they end.
 pub async fn store_ends(app: Arc<App>, mut ended: mpsc::UnboundedReceiver<Ended>) {
-    while let Some(Ended { session, command, end }) = ended.recv().await {
-        // Commands of builds have no row; nothing is changed for them.
-        if let Err(error) = app.store.end_command(&session, command, end, now_ms()).await {
-            tracing::error!("the end of {session} command {command} was not stored: {error}");
-        }
+    while let Some(ended) = ended.recv().await {
+        store_end(&app, ended).await;
+    }
+}
+
+/// Stores the ends that are known now.
+pub async fn store_known_ends(app: &App, ended: &mut mpsc::UnboundedReceiver<Ended>) {
+    while let Ok(ended) = ended.try_recv() {
+        store_end(app, ended).await;
+    }
+}
+
+async fn store_end(app: &App, Ended { session, command, end }: Ended) {
+    // Commands of builds have no row; nothing is changed for them.
+    if let Err(error) = app.store.end_command(&session, command, end, now_ms()).await {
+        tracing::error!("the end of {session} command {command} was not stored: {error}");
     }
 }
 
