@@ -214,6 +214,8 @@ fn busy_loops_share_the_cpu_time_of_their_session() {
     // Without the limit the same loops use more, however busy the host is.
     let unlimited = ratio(&free.run(&python(BUSY)));
     assert!(unlimited > used, "{unlimited} CPUs without a limit, {used} with one");
+    limited.delete();
+    free.delete();
     daemon.stop();
     assert_eq!(remains(&place.state()), [""; 0]);
 }
