@@ -74,7 +74,7 @@ pub enum Packages {
     Kept,
 }
 
-const BUILD_WHEEL: &str = include_str!("scripts/build_wheel.py");
+const INSTALL_PROJECT: &str = include_str!("scripts/install_project.py");
 
 /// Everything a build runs after the source is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -194,10 +194,10 @@ fn project_itself(
     match &project.build_backend {
         None => recipe.always.push(whole),
         Some(backend) => {
-            recipe.beside_copy.push(build_wheel(below, mount, backend));
-            let pip = format!("exec {mount}/.venv/bin/pip install --no-deps --no-index {WHEEL}/*");
-            let title = "pip install --no-deps the wheel of the project";
-            let mut install = step(Stage::PythonPackages, title, &["sh", "-c", &pip]);
+            recipe.beside_copy.push(install_aside(below, mount, backend));
+            let made = format!("{ASIDE}{mount}/.");
+            let title = "put the project over its packages";
+            let mut install = step(Stage::PythonPackages, title, &["cp", "-a", "--", &made, mount]);
             install.on_failure = OnFailure::Instead(Box::new(whole));
             recipe.always.push(install);
         }
@@ -208,23 +208,23 @@ fn project_itself(
     }
 }
 
-/// Where the wheel of the project goes.
-const WHEEL: &str = "/tmp/hangar-wheel";
+/// The root below which the project is installed while its packages are copied.
+const ASIDE: &str = "/tmp/hangar-project";
 
-/// Builds the wheel of the project. It needs nothing of the tree but the project itself, so it can
-/// run while the packages are still copied. Where it fails pip says what is wrong.
-fn build_wheel(below: &str, mount: &str, backend: &str) -> Step {
+/// Installs the project below a root of its own. It needs nothing of the tree but the source, so
+/// it can run while the packages are still copied. Where it fails pip says what is wrong.
+fn install_aside(below: &str, mount: &str, backend: &str) -> Step {
     let (python, tools) = (format!("{below}/.venv/bin/python"), format!("{below}/{BUILD_TOOLS}"));
-    let arguments = [&python, "-I", "-c", BUILD_WHEEL, &tools, backend, WHEEL];
-    let title = "build the wheel of the project with the kept build tools";
-    let mut build = step(Stage::PythonPackages, title, &arguments);
+    let arguments = [&python, "-I", "-c", INSTALL_PROJECT, &tools, backend, mount, ASIDE];
+    let title = "install the project with the kept build tools";
+    let mut install = step(Stage::PythonPackages, title, &arguments);
     // For programs the backend starts.
-    build.variables = vec![
+    install.variables = vec![
         ("PYTHONPATH", tools.clone()),
         ("PATH", format!("{tools}/bin:{mount}/.venv/bin:/usr/local/bin:/usr/bin:/bin")),
     ];
-    build.on_failure = OnFailure::Ignore;
-    build
+    install.on_failure = OnFailure::Ignore;
+    install
 }
 
 fn node_packages(wanted: &Node, steps: &mut Vec<Step>) {

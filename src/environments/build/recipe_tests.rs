@@ -62,6 +62,8 @@ fn a_project_is_installed_by_every_build_without_its_kept_dependencies() {
     let build = &later.beside_copy[0].arguments;
     assert_eq!(build[0], "/run/hangar/dependencies/.venv/bin/python", "it is not copied yet");
     assert!(build.contains(&"/run/hangar/dependencies/.hangar-build".to_owned()));
+    let put = ["cp", "-a", "--", "/tmp/hangar-project/env/x/.", "/env/x"];
+    assert_eq!(later.always[0].arguments, put);
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Build {
         let stopped = self.app.isolations.stop(&self.session).await;
         let seconds = began.elapsed().as_secs_f64();
         match &outcome {
-            Ok(_) => log.note(&format!("version {number} is ready after {seconds:.1} s")).await?,
+            Ok(_) => log.note(&format!("version {number} is ready after {seconds:.2} s")).await?,
             Err(error) => log.note(&format!("failed: {}", error.reason)).await?,
         }
         if let Err(error) = stopped {
