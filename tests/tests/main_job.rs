@@ -1,6 +1,7 @@
 //! The main job: real projects are built, frozen, and run in strict sessions.
 
 use hangar_tests::daemon::Daemon;
+use hangar_tests::processes::wait_for;
 use hangar_tests::remains::remains;
 use hangar_tests::run::{Place, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
@@ -233,6 +234,10 @@ fn a_build_that_fails_says_why_and_leaves_the_last_version_active() {
     let (out, said) = succeed(&place.run(&[], "plain", &["python3", "run.py"]));
     assert_eq!(out, "one\n");
     assert!(said.contains("built version 3"), "{said}");
+    // What was left of the builds is removed while the server goes on.
+    let sessions = place.state().join("sessions");
+    let empty = || fs::read_dir(&sessions).unwrap().next().is_none().then_some(());
+    wait_for("the sessions to be removed", empty);
     daemon.stop();
     assert_eq!(remains(&place.state()), [""; 0]);
 }
