@@ -181,9 +181,11 @@ fn after_an_edit_the_new_code_runs_on_the_installed_dependencies() {
         assert!(later.contains("taking the installed packages of an earlier build"), "{later}");
         assert!(!later.contains("numpy-2.3.5"), "{later}");
     }
-    // How much faster is measured, not asserted: the first build waits for the network.
+    // Builds of one host, one after the other, the better of two: what waits for the network or
+    // for other load makes the first build no shorter.
     let (first, later) = (seconds(&first), seconds(&second).min(seconds(&third)));
     println!("first build {first} s, later {later} s, ratio {:.1}", first / later);
+    assert!(first >= 10.0 * later, "first build {first} s, later {later} s");
     daemon.stop();
 }
 
