@@ -4,7 +4,7 @@ use crate::daemon::Daemon;
 use crate::host::Host;
 use crate::http::{Answer, Body, try_ask};
 use crate::processes::{self, Process, below};
-use crate::remains::hierarchies;
+use crate::remains::group_parents;
 use crate::run::Place;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -242,7 +242,7 @@ impl Ground {
         if waiting > 1 || proxies > 1 {
             left.push(format!("{waiting} children wait for a session, {proxies} proxies run"));
         }
-        let known = |process: &Process| process.pid == warden.pid || children.contains(process);
+        let known = |process: &Process| *process == warden || process.is_below(&warden);
         let lost = before.iter().filter(|process| process.lives() && !known(process));
         left.extend(lost.map(|process| format!("outlived its parent: {process:?}")));
         for id in running {
@@ -256,12 +256,14 @@ impl Ground {
     /// Cgroups with nothing in them, or with something that is not the warden's.
     fn left_groups(&self, running: &[&String]) -> Vec<String> {
         let metadata = fs::metadata(self.state()).expect("the state directory");
-        let own = format!("hangar/{:x}-{:x}", metadata.dev(), metadata.ino());
-        let mine: BTreeSet<i32> = processes::warden(&self.state())
-            .map(|warden| below(&warden).iter().map(|process| process.pid).collect())
-            .unwrap_or_default();
+        let own = format!("/hangar/{:x}-{:x}/", metadata.dev(), metadata.ino());
+        let warden = processes::warden(&self.state());
+        // A process of a running command can come and go between two looks.
+        let is_mine = |process: &Process| {
+            warden.as_ref().is_some_and(|warden| process.is_below(warden)) || !process.lives()
+        };
         let mut left = Vec::new();
-        for parent in hierarchies().iter().map(|hierarchy| hierarchy.join(&own)) {
+        for parent in group_parents(&self.state()) {
             let groups = names_if_there(&parent);
             let sessions = groups.iter().filter(|name| !name.starts_with("job-"));
             if sessions.count() > running.len() + 1 {
@@ -269,14 +271,16 @@ impl Ground {
             }
             for group in groups {
                 let pids = pids_below(&parent.join(&group));
-                if pids.is_empty() || !pids.is_subset(&mine) || group.starts_with("job-") {
+                let mut strangers = pids.iter().filter_map(|pid| Process::read(*pid));
+                let strange = strangers.any(|process| !is_mine(&process));
+                if pids.is_empty() || strange || group.starts_with("job-") {
                     left.push(format!("{}/{group} holds {pids:?}", parent.display()));
                 }
             }
         }
-        let others = processes::all().into_iter().filter(|process| {
-            process.cgroups.contains(&format!("/{own}/")) && !mine.contains(&process.pid)
-        });
+        let others = processes::all()
+            .into_iter()
+            .filter(|process| process.cgroups.contains(&own) && !is_mine(process));
         left.extend(others.map(|process| format!("in a group of ours: {process:?}")));
         left
     }
@@ -341,11 +345,16 @@ impl Ground {
     /// Mounts that were not there before, on the host or in the warden.
     fn left_mounts(&self) -> Vec<String> {
         let now = Host::look().mounts;
+        // Others can mount things on this host meanwhile; what we mount names us somewhere.
+        let place = self.place.path("");
+        let place = place.to_str().expect("a test's directory is UTF-8");
+        let ours = |mount: &str| {
+            mount.contains(place) || mount.contains("hangar") || mount.contains(" - overlay ")
+        };
         let mut left: Vec<String> = now
             .difference(&self.before.mounts)
             .chain(self.before.mounts.difference(&now))
-            // A disk that somebody else mounts meanwhile is no bind of a directory of ours.
-            .filter(|mount| !(mount.contains(" / /") && mount.contains(" /dev/")))
+            .filter(|mount| ours(mount))
             .map(|mount| format!("mount {mount}"))
             .collect();
         let Some(warden) = processes::warden(&self.state()) else { return left };

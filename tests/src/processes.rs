@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A process as the host sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Process {
     /// On the host.
     pub pid: i32,
@@ -23,6 +23,13 @@ pub struct Process {
     pub started: u64,
     /// Where it is in the hierarchies of cgroups.
     pub cgroups: String,
+}
+
+impl PartialEq for Process {
+    /// A process stays the same when somebody else takes it over.
+    fn eq(&self, other: &Self) -> bool {
+        (self.pid, self.started) == (other.pid, other.started)
+    }
 }
 
 impl Process {
@@ -62,6 +69,16 @@ impl Process {
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.pids.len() > 1 && self.pids.last() == Some(&1)
+    }
+
+    /// It was started by this one, directly or not.
+    #[must_use]
+    pub fn is_below(&self, ancestor: &Self) -> bool {
+        let mut at = self.parent;
+        while at > 1 && at != ancestor.pid {
+            at = Self::read(at).map_or(0, |parent| parent.parent);
+        }
+        at == ancestor.pid
     }
 
     /// Kills it, and waits until it is gone.

@@ -55,13 +55,24 @@ fn processes(name: &str) -> Vec<String> {
 
 /// The cgroups of sessions, in every hierarchy.
 fn cgroups(state: &Path) -> Vec<PathBuf> {
+    let groups = |parent: PathBuf| subdirectories(&parent).into_iter().map(move |n| parent.join(n));
+    group_parents(state).into_iter().flat_map(groups).collect()
+}
+
+/// Where the groups of a state directory are: `hangar/<its device and inode>` somewhere in every
+/// hierarchy.
+#[must_use]
+pub fn group_parents(state: &Path) -> Vec<PathBuf> {
     let Ok(metadata) = fs::metadata(state) else { return Vec::new() };
     let own = format!("{:x}-{:x}", metadata.dev(), metadata.ino());
     let mut found = Vec::new();
-    for hierarchy in hierarchies() {
-        let parent = hierarchy.join("hangar").join(&own);
-        if parent.is_dir() {
-            found.extend(subdirectories(&parent).into_iter().map(|name| parent.join(name)));
+    let mut pending = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(directory) = pending.pop() {
+        let names = subdirectories(&directory);
+        if directory.ends_with("hangar") {
+            found.extend(names.iter().filter(|name| **name == own).map(|n| directory.join(n)));
+        } else {
+            pending.extend(names.iter().map(|name| directory.join(name)));
         }
     }
     found

@@ -93,6 +93,14 @@ fn hold_command(ground: &Ground, daemon: &Daemon) -> Process {
     command
 }
 
+fn wait_for_log(daemon: &Daemon, id: &str, number: u64, line: &str) {
+    let path = format!("/v1/hangar/environments/{id}/builds/{number}/log");
+    wait_for("a line of the log", || {
+        let log = daemon.ask("GET", &path, &json!({})).body;
+        String::from_utf8_lossy(&log).contains(line).then_some(())
+    });
+}
+
 #[test]
 fn while_the_files_are_copied() {
     let ground = Ground::default();
@@ -100,6 +108,7 @@ fn while_the_files_are_copied() {
     let id = project(&ground, &daemon, &[("setup.sh", SETUP)]);
     let victims = [Victim::Api, Victim::Warden, Victim::Init];
     let daemon = cut_off(&ground, daemon, &id, &victims, |daemon, number| {
+        wait_for_log(daemon, &id, number, "copying the files of the project\n");
         let command = hold_command(&ground, daemon);
         let build = daemon.get(&format!("/v1/environments/{id}/builds/{number}"));
         assert_eq!(build["stage"], "copying files");
@@ -136,11 +145,7 @@ fn while_the_project_sets_itself_up() {
     let id = project(&ground, &daemon, &[("setup.sh", SETUP), ("wait", "")]);
     let victims = [Victim::Api, Victim::Warden, Victim::Init];
     let daemon = cut_off(&ground, daemon, &id, &victims, |daemon, number| {
-        let path = format!("/v1/hangar/environments/{id}/builds/{number}/log");
-        wait_for("the script", || {
-            let log = daemon.ask("GET", &path, &json!({})).body;
-            String::from_utf8_lossy(&log).contains("begun\n").then_some(())
-        });
+        wait_for_log(daemon, &id, number, "begun\n");
         ground.command(&ground.build_session(daemon).unwrap()).unwrap()
     });
     daemon.delete(&format!("/v1/environments/{id}/files/wait"));
