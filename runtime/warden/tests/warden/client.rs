@@ -27,8 +27,8 @@ pub struct State {
 
 impl State {
     pub fn new() -> Self {
-        // Far from each other: tests run at once.
-        let number = STARTED.fetch_add(1, Ordering::Relaxed) + 1;
+        // Far from each other: tests run at once, in one process or each in its own.
+        let number = (std::process::id() * 3 + STARTED.fetch_add(1, Ordering::Relaxed)) % 250 + 1;
         let range = Range { base: DEFAULT_RANGE_BASE + number * 16 * BLOCK_SIZE };
         let dir = tempfile::Builder::new().prefix("hangar-warden-").tempdir_in("/var/tmp").unwrap();
         Self { dir, range }
