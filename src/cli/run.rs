@@ -84,7 +84,12 @@ pub async fn run(run: &Run, server: &Server) -> Result<u8, CliError> {
         Some(daemon) => interrupts.unless(end_daemon(&client, daemon)).await,
         None => Ok(()),
     };
-    // The first failure is the one to tell.
+    if let (Err(error), Err(stopped)) = (&outcome, &stopped)
+        && error.signal().is_none()
+    {
+        // A server that ended by itself knows why; the request only saw that it broke off.
+        note(&stopped.chain());
+    }
     let status = outcome?;
     stopped?;
     Ok(status)

@@ -95,6 +95,7 @@ fn a_server_that_cannot_come_up_leaves_no_warden() {
     ground.place().write("project/x", "");
     let refused = ground.place().run(&[], "project", &["echo", "not reached"]);
     assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(125), ""));
+    assert!(stderr(&refused).contains("opening the database failed"), "{}", stderr(&refused));
     assert_eq!(remains(&ground.state()), [""; 0]);
 }
 
