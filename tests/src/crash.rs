@@ -127,9 +127,11 @@ impl Ground {
     #[must_use]
     pub fn worker(&self, verb: &str, target: &str) -> Option<Process> {
         let begin = format!("hangar-worker {verb}");
-        let mut found = below(&processes::warden(&self.state())?).into_iter();
-        found.find(|process| {
-            process.command.starts_with(&begin) && process.command.ends_with(target)
+        // It may be there for milliseconds only: looked for first, and its warden then.
+        processes::all().into_iter().find(|process| {
+            process.command.starts_with(&begin)
+                && process.command.ends_with(target)
+                && processes::warden(&self.state()).is_some_and(|warden| process.is_below(&warden))
         })
     }
 

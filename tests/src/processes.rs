@@ -6,6 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// The parent of the kernel's own threads.
+const KERNEL: i32 = 2;
+
 /// A process as the host sees it.
 #[derive(Debug, Clone)]
 pub struct Process {
@@ -33,13 +36,15 @@ impl PartialEq for Process {
 }
 
 impl Process {
-    /// Reads one; `None` when there is none, or it has ended and waits for its parent.
+    /// Reads one; `None` when there is none, it has ended and waits for its parent, or it is a
+    /// thread of the kernel.
     #[must_use]
     pub fn read(pid: i32) -> Option<Self> {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
         let stat = read("stat")?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        if fields.first() == Some(&"Z") {
+        let parent = fields.get(1)?.parse().ok()?;
+        if fields.first() == Some(&"Z") || parent == KERNEL {
             return None;
         }
         let status = read("status")?;
@@ -50,7 +55,7 @@ impl Process {
         let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         Some(Self {
             pid,
-            parent: fields.get(1)?.parse().ok()?,
+            parent,
             uid: numbers("Uid:").first()?.cast_unsigned(),
             pids: numbers("NSpid:"),
             command: String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned(),

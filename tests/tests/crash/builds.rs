@@ -13,7 +13,7 @@ const SETUP: &str = "echo begun; while [ -e wait ]; do sleep 0.05; done; echo bu
 /// An environment with many small files and a script.
 fn project(ground: &Ground, daemon: &Daemon, files: &[(&str, &str)]) -> String {
     let id = daemon.environment("cut", files);
-    let tar = archive(ground.place(), 4000);
+    let tar = archive(ground.place(), 2000);
     let body = Body { kind: "application/x-tar", bytes: &tar };
     let path = format!("/v1/environments/{id}/import");
     let answer = try_ask(&daemon.socket(), "POST", &path, body).unwrap();
@@ -53,7 +53,7 @@ fn assert_whole(daemon: &Daemon, id: &str, number: u64) {
     assert_eq!(verified["intact"], true, "{verified}");
     let session = daemon.session(&json!({ "environment": id, "version": number }));
     let ended = session.bash("cat /env/cut/built.txt; find /env/cut/many -type f | wc -l");
-    assert_eq!(ended.out(), "built\n4000\n", "{}", ended.err());
+    assert_eq!(ended.out(), "built\n2000\n", "{}", ended.err());
     session.delete();
 }
 

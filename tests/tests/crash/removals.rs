@@ -10,7 +10,7 @@ use std::fs;
 /// A session with many files.
 fn full_session(daemon: &Daemon) -> String {
     let session = daemon.session(&json!({ "network": "none" }));
-    let text = "for d in $(seq 60); do mkdir $d; (cd $d && touch $(seq 100)); done";
+    let text = "for d in $(seq 20); do mkdir $d; (cd $d && touch $(seq 100)); done";
     assert_eq!(session.bash(text).status(), "0");
     session.id
 }
@@ -71,7 +71,7 @@ fn a_removal_whose_worker_dies_is_tried_again() {
 fn while_an_environment_is_removed() {
     let ground = Ground::default();
     let mut daemon = ground.start();
-    let setup = "mkdir many; cd many; for d in $(seq 60); do mkdir $d; touch $d/{1..100}; done";
+    let setup = "mkdir many; cd many; for d in $(seq 20); do mkdir $d; touch $d/{1..100}; done";
     for victim in [Victim::Worker, Victim::Api, Victim::Warden] {
         let id = daemon.environment("removed", &[("setup.sh", setup)]);
         let number = begin_build(&daemon, &id);
