@@ -8,6 +8,7 @@
 pub mod cgroup;
 pub mod crash;
 pub mod daemon;
+pub mod faults;
 pub mod host;
 pub mod http;
 pub mod probing;
