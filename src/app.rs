@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::environments::build::log::GrowingLogs;
 use crate::environments::locks::SourceLocks;
 use crate::environments::source::Sources;
+use crate::environments::tags::Tags;
 use crate::environments::toolchain::Toolchain;
 use crate::sessions::isolation::Isolations;
 use crate::store::Store;
@@ -29,6 +30,8 @@ pub struct App {
     pub isolations: Arc<Isolations>,
     /// The editable files of environments.
     pub sources: Sources,
+    /// Tags of the files in them.
+    pub tags: Tags,
     /// Who may change a source now.
     pub locks: SourceLocks,
     /// The logs of builds that run.

@@ -24,8 +24,24 @@ pub enum Code {
     EnvironmentExists,
     /// A name without a slug, a path out of the root, an import that is no archive.
     EnvironmentInvalid,
+    /// The warden or its worker did not answer.
+    EnvironmentUnavailable,
     /// The upload is over the limit.
     FileTooLarge,
+    /// The token may read and nothing else, or may not do this at all.
+    InsufficientScope,
+    /// No such harness in the caller's scope.
+    HarnessNotFound,
+    /// A harness of that base is not known here.
+    UnsupportedBase,
+    /// What the caller has seen is not what is there.
+    PreconditionFailed,
+    /// The range lies behind the end of the file.
+    RangeNotSatisfiable,
+    /// The version is active, or a session reads it.
+    VersionInUse,
+    /// No such token.
+    TokenNotFound,
     /// No such session in the caller's scope.
     SessionNotFound,
     /// The session is being changed by another request.
@@ -64,7 +80,15 @@ impl Code {
             Self::EnvironmentBusy => ("environment_busy", 409),
             Self::EnvironmentExists => ("environment_exists", 409),
             Self::EnvironmentInvalid => ("environment_invalid", 422),
+            Self::EnvironmentUnavailable => ("environment_unavailable", 503),
             Self::FileTooLarge => ("file_too_large", 413),
+            Self::InsufficientScope => ("insufficient_scope", 403),
+            Self::HarnessNotFound => ("harness_not_found", 404),
+            Self::UnsupportedBase => ("unsupported_base", 422),
+            Self::PreconditionFailed => ("hangar_precondition_failed", 412),
+            Self::RangeNotSatisfiable => ("hangar_range_not_satisfiable", 416),
+            Self::VersionInUse => ("hangar_version_in_use", 409),
+            Self::TokenNotFound => ("hangar_token_not_found", 404),
             Self::SessionNotFound => ("session_not_found", 404),
             Self::SessionBusy => ("session_busy", 409),
             Self::FileNotFound => ("file_not_found", 404),
@@ -84,6 +108,7 @@ impl Code {
     pub fn class(self) -> &'static str {
         match self.wire().1 {
             401 => "authentication_error",
+            403 => "permission_error",
             400..500 => "invalid_request_error",
             _ => "server_error",
         }

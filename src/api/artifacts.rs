@@ -2,12 +2,14 @@
 
 use super::auth::Scope;
 use super::extract::Named;
-use super::{media, objects, sessions};
+use super::media::{self, Download};
+use super::{objects, sessions};
 use crate::app::App;
 use crate::failure::{Code, Failure};
 use crate::sessions::workspace;
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use hangar_runtime::ids::SessionId;
 use serde_json::{Value, json};
@@ -46,6 +48,8 @@ pub(super) async fn content(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
     Path((container, file)): Path<(String, String)>,
+    method: Method,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let none = || Failure::new(Code::FileNotFound, "there is no such file");
     let digits = container.strip_prefix("cntr_").ok_or_else(none)?;
@@ -54,5 +58,7 @@ pub(super) async fn content(
     let path = workspace::path_of(&file).ok_or_else(none)?;
     let view = workspace::view(&app, &id).await?;
     let (file, bytes) = workspace::open(view, path.clone()).await?;
-    Ok(media::file(file, bytes, &String::from_utf8_lossy(&path)))
+    let path = String::from_utf8_lossy(&path).into_owned();
+    // A session can change the file at any time, so no tag of it would be strong.
+    Download { file, bytes, path, etag: None }.answer(&method, &headers)
 }

@@ -5,6 +5,7 @@ use super::body;
 use super::extract::Named;
 use super::objects;
 use crate::app::{App, blocking, now_ms, random_hex};
+use crate::environments::spec::{Manager, Spec};
 use crate::environments::{find, slug::slug_of};
 use crate::failure::{Code, Failure, Tried};
 use crate::store::{Declared, EnvironmentRow, NewEnvironment};
@@ -39,6 +40,13 @@ struct Runtime {
     python: Option<String>,
 }
 
+impl Runtime {
+    /// The minor version of Python; an empty one stands for the server's own.
+    fn python(self) -> Option<String> {
+        self.python.filter(|minor| !minor.is_empty())
+    }
+}
+
 impl Written {
     fn check(&self) -> Result<(), Failure> {
         let invalid = |param: &str, why: &str| {
@@ -52,21 +60,18 @@ impl Written {
                 return invalid(param, "the text is too long");
             }
         }
-        let packages = self.packages.as_ref();
-        for list in packages.iter().flat_map(|all| [&all.pip, &all.npm, &all.apt]) {
-            // A specification that begins with a dash would be an option of the installer.
-            let odd = |spec: &String| {
-                spec.trim().is_empty()
-                    || spec.starts_with('-')
-                    || spec.len() > NAME_BYTES_MAX
-                    || spec.chars().any(char::is_control)
-            };
-            if list.len() > DECLARED_MAX || list.iter().any(odd) {
-                return invalid("packages", "a declared package is not a package specification");
+        let packages = self.packages.iter().flat_map(|all| {
+            [(Manager::Pip, &all.pip), (Manager::Npm, &all.npm), (Manager::Apt, &all.apt)]
+        });
+        for (manager, list) in packages {
+            let odd = list.iter().any(|spec| Spec::parse(manager, spec).is_none());
+            if odd || list.len() > DECLARED_MAX {
+                let param = format!("packages.{}", manager.as_str());
+                return invalid(&param, "a declared package is not a package specification");
             }
         }
         let python = self.runtime.as_ref().and_then(|runtime| runtime.python.as_ref());
-        if python.is_some_and(|minor| !is_python_minor(minor)) {
+        if python.is_some_and(|minor| !minor.is_empty() && !is_python_minor(minor)) {
             return invalid(
                 "runtime.python",
                 "the Python version is not a minor version like 3.11",
@@ -104,7 +109,7 @@ pub(super) async fn create(
         description: written.description.unwrap_or_default(),
         entry: written.entry.unwrap_or_default(),
         declared: written.packages.unwrap_or_default(),
-        python: written.runtime.and_then(|runtime| runtime.python),
+        python: written.runtime.and_then(Runtime::python),
         now_ms: now_ms(),
     };
     // The directory comes first: an environment without one could not be used.
@@ -159,7 +164,7 @@ pub(super) async fn update(
     row.description = written.description.unwrap_or(row.description);
     row.entry = written.entry.unwrap_or(row.entry);
     row.declared = written.packages.unwrap_or(row.declared);
-    row.python = written.runtime.map_or(row.python, |runtime| runtime.python);
+    row.python = written.runtime.map_or(row.python, Runtime::python);
     row.updated_ms = now_ms();
     app.store.update_environment(row).await.tried("storing the environment")?;
     object(&app, &find(&app, &scope, &id).await?).await
@@ -207,6 +212,7 @@ mod tests {
             (r#"{"packages": {"npm": ["-g"]}}"#, false),
             (r#"{"packages": {"npm": [""]}}"#, false),
             (r#"{"runtime": {"python": "3.11"}}"#, true),
+            (r#"{"runtime": {"python": ""}}"#, true),
             (r#"{"runtime": {"python": "3.11; rm"}}"#, false),
             (r#"{"runtime": {"python": "/bin/sh"}}"#, false),
         ] {

@@ -1,5 +1,6 @@
 //! Parts of a request as types.
 
+use crate::environments::source_path::SourcePath;
 use crate::failure::{Code, Failure};
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -77,5 +78,27 @@ impl FromPath for (EnvironmentId, String) {
 
     fn from_path((id, path): (String, String)) -> Result<Self, Failure> {
         Ok((EnvironmentId::from_path(id)?, path))
+    }
+}
+
+/// A file of a source. Its path is decoded here, once and byte for byte: the router knows names of
+/// UTF-8 only.
+#[derive(Debug)]
+pub struct InSource {
+    /// The environment.
+    pub id: EnvironmentId,
+    /// The path in its source.
+    pub path: SourcePath,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for InSource {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
+        let no_route = || Failure::new(Code::RouteNotFound, "the path is not one of this server");
+        // No id has a slash in it, so the first `/files/` is the one of the route.
+        let (before, path) = parts.uri.path().split_once("/files/").ok_or_else(no_route)?;
+        let id = before.rsplit('/').next().unwrap_or_default();
+        Ok(Self { id: EnvironmentId::from_path(id.to_owned())?, path: SourcePath::from_url(path)? })
     }
 }

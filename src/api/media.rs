@@ -1,9 +1,13 @@
 //! Raw bytes as an answer: their type by name, and headers that keep browsers from guessing.
 
+use super::conditions;
+use super::ranges::{self, Part};
+use crate::failure::{Code, Failure, Tried};
 use axum::body::Body;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
@@ -42,19 +46,80 @@ pub fn media_type(path: &str) -> &'static str {
     }
 }
 
-/// Sends a file of this length. It is cut or ends early when the file changes meanwhile; the
-/// client sees that by the length.
-#[must_use]
-pub fn file(file: File, bytes: u64, path: &str) -> Response {
-    let reader = tokio::fs::File::from_std(file).take(bytes);
-    let mut response =
-        Body::from_stream(ReaderStream::with_capacity(reader, READ_BYTES)).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(path)));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::CONTENT_DISPOSITION, disposition(path));
-    response
+/// A file that is sent: its length when it was opened, and what is known of it.
+#[derive(Debug)]
+pub(super) struct Download {
+    pub(super) file: File,
+    pub(super) bytes: u64,
+    pub(super) path: String,
+    /// A strong tag of what is in it, quoted.
+    pub(super) etag: Option<String>,
+}
+
+impl Download {
+    /// Sends the file or the part that is asked for. It is cut or ends early when the file changes
+    /// meanwhile; the client sees that by the length.
+    ///
+    /// # Errors
+    /// [`Code::RangeNotSatisfiable`] when the part lies behind the end.
+    pub(super) fn answer(
+        mut self,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Response, Failure> {
+        if let Some(etag) = self.etag.as_deref().filter(|etag| conditions::is_known(headers, etag))
+        {
+            return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, plain(etag))]).into_response());
+        }
+        // RFC 9110 knows ranges of GET only: HEAD tells about the whole.
+        let part = match *method {
+            Method::GET => ranges::part(headers, self.bytes, self.etag.as_deref()),
+            _ => Part::Whole,
+        };
+        let mut response = match part {
+            Part::Whole => self.send(0, self.bytes)?,
+            Part::Bytes(first, last) => {
+                let range = format!("bytes {first}-{last}/{}", self.bytes);
+                let mut response = self.send(first, last - first + 1)?;
+                *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+                response.headers_mut().insert(header::CONTENT_RANGE, plain(&range));
+                response
+            }
+            Part::Beyond => return Ok(self.beyond()),
+        };
+        let fields = response.headers_mut();
+        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(&self.path)));
+        fields.insert(header::CONTENT_DISPOSITION, disposition(&self.path));
+        fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if let Some(etag) = &self.etag {
+            fields.insert(header::ETAG, plain(etag));
+        }
+        Ok(response)
+    }
+
+    fn send(&mut self, from: u64, bytes: u64) -> Result<Response, Failure> {
+        self.file.seek(SeekFrom::Start(from)).tried("reading the file")?;
+        let file = self.file.try_clone().tried("reading the file")?;
+        let reader = tokio::fs::File::from_std(file).take(bytes);
+        let body = Body::from_stream(ReaderStream::with_capacity(reader, READ_BYTES));
+        let mut response = body.into_response();
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+        Ok(response)
+    }
+
+    fn beyond(&self) -> Response {
+        let failure =
+            Failure::new(Code::RangeNotSatisfiable, "the range lies behind the end of the file");
+        let mut response = failure.into_response();
+        let range = plain(&format!("bytes */{}", self.bytes));
+        response.headers_mut().insert(header::CONTENT_RANGE, range);
+        response
+    }
+}
+
+fn plain(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("digits and plain ASCII")
 }
 
 /// Browsers save the file instead of running what is in it.

@@ -4,6 +4,7 @@ mod artifacts;
 pub mod auth;
 mod body;
 mod builds;
+mod conditions;
 mod discovery;
 mod environments;
 mod error;
@@ -13,6 +14,7 @@ mod files;
 mod import;
 mod media;
 mod objects;
+mod ranges;
 mod sessions;
 #[cfg(test)]
 mod tests;

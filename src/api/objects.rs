@@ -1,6 +1,7 @@
 //! The objects of the protocol, from what is stored.
 
-use crate::store::{CommandRow, EnvironmentRow, SessionRow, VersionRow, VersionStatus};
+use crate::environments::spec::{Manager, Spec};
+use crate::store::{CommandRow, Declared, EnvironmentRow, SessionRow, VersionRow, VersionStatus};
 use hangar_runtime::plan::ENVIRONMENTS_DIR;
 use hangar_runtime::wire::warden::{CommandEnd, EndCause, ExitStatus};
 use serde_json::{Value, json};
@@ -26,9 +27,9 @@ pub(super) fn environment(
         "files": { "count": source.0, "bytes": source.1 },
         "packages": active.map(|version| version.packages.clone()).unwrap_or_default(),
         "versions": versions.iter().map(version).collect::<Vec<_>>(),
-        "build": versions.first().map(version),
-        "declared": row.declared,
-        "runtime": { "python": row.python },
+        "build": versions.first().map(latest),
+        "declared": declared(&row.declared),
+        "runtime": { "python": row.python.as_deref().unwrap_or_default() },
         "createdAt": row.created_ms,
         "updatedAt": row.updated_ms,
     })
@@ -45,6 +46,36 @@ fn status(row: &EnvironmentRow, versions: &[VersionRow]) -> &'static str {
     } else {
         "failed"
     }
+}
+
+/// The latest build, with the step a running one is in.
+fn latest(row: &VersionRow) -> Value {
+    let mut object = version(row);
+    object["stage"] = json!(stage(row));
+    object
+}
+
+/// The step a running build is in; nothing once it ended.
+fn stage(row: &VersionRow) -> &str {
+    match row.status {
+        VersionStatus::Building => &row.stage,
+        _ => "",
+    }
+}
+
+fn declared(declared: &Declared) -> Value {
+    let list = |manager: Manager, specs: &[String]| -> Vec<Value> {
+        let shown = |text: &String| {
+            let Spec { name, version } = Spec::parse(manager, text).unwrap_or_default();
+            json!({ "spec": text, "name": name, "version": version })
+        };
+        specs.iter().map(shown).collect()
+    };
+    json!({
+        "pip": list(Manager::Pip, &declared.pip),
+        "npm": list(Manager::Npm, &declared.npm),
+        "apt": list(Manager::Apt, &declared.apt),
+    })
 }
 
 /// A version in a list.
@@ -74,7 +105,7 @@ pub(super) fn build(row: &VersionRow, log: &str) -> Value {
         "started_at": row.started_s,
         "finished_at": row.finished_s,
         "error": row.error,
-        "stage": row.stage,
+        "stage": stage(row),
         "log": log,
         "packages": row.packages,
         "files": row.files,
@@ -85,22 +116,24 @@ pub(super) fn build(row: &VersionRow, log: &str) -> Value {
     })
 }
 
-/// A session.
+/// A session. What it does not have is left out: the protocol knows no null there.
 pub(super) fn session(row: &SessionRow, running: bool) -> Value {
-    let environment = row.environment.as_ref();
-    json!({
+    let mut object = json!({
         "id": row.id,
         "object": "session",
         "status": if running { "running" } else { "stopped" },
-        "environment": environment.map(|(id, _, _)| id),
-        "environment_version": environment.map(|(_, version, _)| version),
-        "mount": environment.map(|(_, _, slug)| format!("{ENVIRONMENTS_DIR}/{slug}")),
         "network": row.network,
         "limits": row.limits,
         "container_id": container_id(row),
         "created_at": row.created_ms / 1000,
         "updated_at": row.updated_ms / 1000,
-    })
+    });
+    if let Some((id, version, slug)) = &row.environment {
+        object["environment"] = json!(id);
+        object["environment_version"] = json!(version);
+        object["mount"] = json!(format!("{ENVIRONMENTS_DIR}/{slug}"));
+    }
+    object
 }
 
 /// The file namespace of a session.

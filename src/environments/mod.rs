@@ -10,6 +10,8 @@ pub mod reuse;
 pub mod slug;
 pub mod source;
 pub mod source_path;
+pub mod spec;
+pub mod tags;
 pub mod toolchain;
 
 use crate::app::{App, blocking};

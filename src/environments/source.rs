@@ -8,11 +8,12 @@ use super::source_path::SourcePath;
 use crate::failure::{Code, Failure, Tried};
 use hangar_runtime::ids::EnvironmentId;
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, readlinkat,
-    renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, chmodat, fstat, fsync, mkdirat,
+    openat2, readlinkat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,8 +31,8 @@ pub struct Sources {
 /// What a source has at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Relative to the root. Names that are no UTF-8 are shown with replacement characters.
-    pub path: String,
+    /// Relative to the root.
+    pub path: PathBuf,
     /// A directory, not a file.
     pub directory: bool,
     /// The size of a file, 0 for a directory.
@@ -91,7 +92,7 @@ impl Source {
     /// anything else than a regular file.
     pub fn read(&self, path: &SourcePath) -> Result<(File, u64), Failure> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = open_below(self.root.as_fd(), path.as_string(), flags).map_err(refusal)?;
+        let file = open_below(self.root.as_fd(), path.as_os_str(), flags).map_err(refusal)?;
         let stat = fstat(&file).tried("reading the file")?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(not_a_file());
@@ -116,13 +117,21 @@ impl Source {
     /// [`Code::EnvironmentInvalid`] when something on the way is no directory, or a directory is
     /// at the path.
     pub fn put(&self, from: &Path, path: &SourcePath) -> Result<(), Failure> {
-        let (name, above) = path.names().split_last().expect("a path has a name");
-        let parent = self.make_directories(above)?;
+        let (above, name) = path.split();
+        let above = above.map(SourcePath::parse).transpose()?;
+        let parent = self.make_directories(above.iter().flat_map(SourcePath::names))?;
         match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if kind(&stat) != FileType::RegularFile => return Err(not_a_file()),
-            _ => {}
+            // A script stays executable.
+            Ok(stat) => {
+                let mode = Mode::from_raw_mode(stat.st_mode & 0o755);
+                chmodat(CWD, from, mode, AtFlags::empty()).tried("changing the source")?;
+            }
+            Err(_) => {}
         }
-        renameat(rustix::fs::CWD, from, &parent, name).map_err(refusal)
+        renameat(CWD, from, &parent, name).map_err(refusal)?;
+        // What is acknowledged outlives a loss of power.
+        fsync(&parent).tried("changing the source")
     }
 
     /// Makes a directory and those above it.
@@ -133,7 +142,10 @@ impl Source {
         self.make_directories(path.names()).map(drop)
     }
 
-    fn make_directories(&self, names: &[String]) -> Result<OwnedFd, Failure> {
+    fn make_directories<'a>(
+        &self,
+        names: impl Iterator<Item = &'a OsStr>,
+    ) -> Result<OwnedFd, Failure> {
         let mut parent = self.root.try_clone().tried("opening the source")?;
         for name in names {
             match mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
@@ -151,14 +163,15 @@ impl Source {
     /// # Errors
     /// [`Code::FileNotFound`] when there is nothing.
     pub fn remove(&self, path: &SourcePath) -> Result<(), Failure> {
-        let (name, above) = path.names().split_last().expect("a path has a name");
-        let parent = if above.is_empty() {
-            self.root.try_clone().tried("opening the source")?
-        } else {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            open_below(self.root.as_fd(), above.join("/"), flags).map_err(refusal)?
+        let (above, name) = path.split();
+        let parent = match above {
+            None => self.root.try_clone().tried("opening the source")?,
+            Some(above) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                open_below(self.root.as_fd(), above, flags).map_err(refusal)?
+            }
         };
-        remove_tree(parent.as_fd(), name.as_ref(), 0).map_err(refusal)
+        remove_tree(parent.as_fd(), Path::new(name), 0).map_err(refusal)
     }
 
     /// Every file and directory, by path. Links are left out: nothing can be done with them here.
@@ -173,7 +186,7 @@ impl Source {
                 let directory = kind == FileType::Directory;
                 let size = u64::try_from(found.stat.st_size).unwrap_or(0);
                 entries.push(Entry {
-                    path: found.path.to_string_lossy().into_owned(),
+                    path: found.path.to_owned(),
                     directory,
                     bytes: if directory { 0 } else { size },
                     modified_s: found.stat.st_mtime,

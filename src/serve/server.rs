@@ -78,6 +78,7 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         warden,
         isolations,
         locks: Default::default(),
+        tags: Default::default(),
         logs: Default::default(),
         activity: Default::default(),
         toolchain: Default::default(),
