@@ -2,6 +2,7 @@
 
 use hangar_runtime::plan::Limits;
 use serde::Deserialize;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 /// The whole configuration.
@@ -12,8 +13,19 @@ pub struct Config {
     pub uploads: Uploads,
     /// How versions are built.
     pub build: Build,
+    /// Which versions are kept.
+    pub versions: Versions,
     /// What sessions get where a request names nothing else.
     pub session: Session,
+}
+
+/// Which versions are kept.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Versions {
+    /// How many finished versions of each environment are kept, the newest; all of them when
+    /// absent. The active one and those that sessions read are kept beside them.
+    pub keep_last: Option<NonZeroU32>,
 }
 
 /// Bounds of what clients send.

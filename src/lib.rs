@@ -13,6 +13,7 @@ pub mod config;
 pub mod egress;
 pub mod environments;
 pub mod failure;
+pub mod harnesses;
 pub mod serve;
 pub mod sessions;
 pub mod store;

@@ -45,6 +45,20 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Any tree the kernel can hold.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self {
+            bytes_max: u64::MAX,
+            file_bytes_max: u64::MAX,
+            entries_max: u64::MAX,
+            depth_max: u32::MAX,
+            path_bytes_max: 4095,
+        }
+    }
+}
+
 /// Options of `import`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -217,6 +231,102 @@ pub enum Difference {
     LinkTarget,
     /// It could not be read.
     Unreadable,
+}
+
+/// Options of `compare`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompareOptions {
+    /// The most differences that are written; all are counted.
+    pub listed_max: u64,
+}
+
+/// Outcome of `compare`; the differences themselves are in the file on descriptor 4.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompareOutcome {
+    /// Of the manifest before.
+    pub from_root_digest: String,
+    /// Of the manifest after.
+    pub to_root_digest: String,
+    /// Paths that are only in the tree after.
+    pub added: u64,
+    /// Paths that are only in the tree before.
+    pub removed: u64,
+    /// Paths with other content, mode, target or kind.
+    pub changed: u64,
+    /// Paths without a difference.
+    pub unchanged: u64,
+    /// Bytes of the differing files before.
+    pub bytes_before: u64,
+    /// Bytes of the differing files after.
+    pub bytes_after: u64,
+    /// There are more differences than were written.
+    pub truncated: bool,
+}
+
+/// A path that differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathDifference {
+    /// Relative to the root, printable; `.` is the root.
+    pub path: String,
+    /// What it was; nothing when it is new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<NodeShown>,
+    /// What it is; nothing when it is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<NodeShown>,
+}
+
+/// What a path of a frozen tree is, for people and programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum NodeShown {
+    /// A directory.
+    Directory {
+        /// Four octal digits.
+        mode: String,
+    },
+    /// A regular file.
+    File {
+        /// Four octal digits.
+        mode: String,
+        /// Its size.
+        bytes: u64,
+        /// `blake3:` and 64 hexadecimal digits.
+        digest: String,
+    },
+    /// A symlink.
+    Symlink {
+        /// Printable.
+        target: String,
+    },
+}
+
+/// Options of `measure`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MeasureOptions {}
+
+/// Outcome of `measure`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeasureOutcome {
+    /// What all trees take together, each file once.
+    pub disk_bytes: u64,
+    /// Each tree by the name of its directory, such as `3`.
+    pub trees: BTreeMap<String, TreeSize>,
+}
+
+/// What one tree has and takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeSize {
+    /// Regular files, by path.
+    pub files: u64,
+    /// The sum of their sizes.
+    pub bytes: u64,
+    /// What it takes on disk, each file once.
+    pub disk_bytes: u64,
+    /// What of that no other tree shares, which its removal gives back.
+    pub own_disk_bytes: u64,
 }
 
 /// Options of `remove`.

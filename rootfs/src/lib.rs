@@ -10,12 +10,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 mod crew;
 mod flush;
 pub mod freeze;
 pub mod import;
 pub mod job;
 pub mod manifest;
+pub mod measure;
 pub mod names;
 mod refusal;
 pub mod remove;

@@ -25,7 +25,8 @@ pub fn verify(
 ) -> Result<VerifyOutcome, Refusal> {
     let (manifest, digest) = read_manifest(version)?;
     let root = open_directory(version, b"tree").attempt(|| "the tree".to_owned(), "openat2")?;
-    let limits = unlimited();
+    // A tree that grew beyond what can be frozen is a difference to be told, not a refusal.
+    let limits = Limits::unlimited();
     let mut comparison = Comparison {
         walk: Walk::new(root.as_fd(), &limits),
         manifest: &manifest,
@@ -52,22 +53,11 @@ pub fn verify(
     })
 }
 
-fn read_manifest(version: BorrowedFd<'_>) -> Result<(Manifest, Digest), Refusal> {
+pub(crate) fn read_manifest(version: BorrowedFd<'_>) -> Result<(Manifest, Digest), Refusal> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let file = openat2(version, "manifest", flags, Mode::empty(), CONFINED)
         .attempt(|| "the manifest".to_owned(), "openat2")?;
     Manifest::read_from(&mut BufReader::with_capacity(256 << 10, File::from(file)))
-}
-
-/// A tree that grew beyond what can be frozen is a difference to be told, not a refusal.
-fn unlimited() -> Limits {
-    Limits {
-        bytes_max: u64::MAX,
-        file_bytes_max: u64::MAX,
-        entries_max: u64::MAX,
-        depth_max: u32::MAX,
-        path_bytes_max: 4095,
-    }
 }
 
 type Found = (Box<[u8]>, Difference);

@@ -2,12 +2,14 @@
 
 use crate::app::{Activity, App};
 use crate::failure::{Code, Failure};
+use crate::store::{Access, TokenRow};
 use axum::extract::{FromRequestParts, Request, State};
+use axum::http::Method;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The scope of the first token and of local peers.
 pub const DEFAULT_SCOPE: &str = "default";
@@ -34,8 +36,56 @@ impl<S: Send + Sync> FromRequestParts<S> for Scope {
     }
 }
 
-/// Known tokens: digest and scope.
-pub type Tokens = Vec<([u8; 32], String)>;
+/// Whoever asks is on this host, and root or of the group of the API.
+#[derive(Debug, Clone, Copy)]
+pub struct Operator;
+
+impl<S: Send + Sync> FromRequestParts<S> for Operator {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
+        match parts.extensions.get::<Peer>() {
+            Some(Peer::Local) => Ok(Self),
+            _ => Err(Failure::new(
+                Code::InsufficientScope,
+                "tokens are managed over the server's local socket only",
+            )),
+        }
+    }
+}
+
+/// The tokens that are good now.
+#[derive(Debug, Default)]
+pub struct Tokens {
+    known: RwLock<Vec<TokenRow>>,
+}
+
+impl Tokens {
+    /// These tokens.
+    #[must_use]
+    pub fn new(known: Vec<TokenRow>) -> Self {
+        Self { known: RwLock::new(known) }
+    }
+
+    /// From now on these tokens are good and no others.
+    pub fn replace(&self, known: Vec<TokenRow>) {
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    /// Compares digests in constant time, all of them, so that time tells nothing.
+    fn bearer(&self, token: &str) -> Result<(Scope, Access), Failure> {
+        let digest = token_digest(token);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let mut found = None;
+        for token in known.iter() {
+            let difference = token.digest.iter().zip(&digest).fold(0, |sum, (a, b)| sum | (a ^ b));
+            if std::hint::black_box(difference) == 0 {
+                found = Some((Scope(token.scope.clone()), token.access));
+            }
+        }
+        found.ok_or_else(|| Failure::new(Code::InvalidCredential, "the token is not valid"))
+    }
+}
 
 /// The digest of a token, which is all that is stored of it.
 #[must_use]
@@ -49,18 +99,30 @@ pub async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let scope = match request.extensions().get::<Peer>() {
-        Some(Peer::Local) => Ok(DEFAULT_SCOPE.to_owned()),
+    let bearer = match request.extensions().get::<Peer>() {
+        Some(Peer::Local) => Ok((Scope(DEFAULT_SCOPE.to_owned()), Access::Full)),
         _ => bearer(request.headers().get("authorization"))
-            .and_then(|token| scope_of(&app.tokens, token)),
+            .and_then(|token| app.tokens.bearer(token)),
     };
+    let permitted = bearer.and_then(|(scope, access)| permit(access, &request).map(|()| scope));
     let _running = Activity::begin(&app);
-    match scope {
+    match permitted {
         Ok(scope) => {
-            request.extensions_mut().insert(Scope(scope));
+            request.extensions_mut().insert(scope);
             next.run(request).await
         }
         Err(failure) => failure.into_response(),
+    }
+}
+
+/// A token for reading may ask for things, and change and start nothing.
+fn permit(access: Access, request: &Request) -> Result<(), Failure> {
+    match access {
+        Access::Full => Ok(()),
+        Access::Read if matches!(*request.method(), Method::GET | Method::HEAD) => Ok(()),
+        Access::Read => {
+            Err(Failure::new(Code::InsufficientScope, "this token is for reading only"))
+        }
     }
 }
 
@@ -73,17 +135,4 @@ fn bearer(header: Option<&axum::http::HeaderValue>) -> Result<&str, Failure> {
         return Err(invalid());
     }
     Ok(token.trim())
-}
-
-/// Compares digests in constant time, all of them, so that time tells nothing.
-fn scope_of(tokens: &Tokens, token: &str) -> Result<String, Failure> {
-    let digest = token_digest(token);
-    let mut found = None;
-    for (known, scope) in tokens {
-        let difference = known.iter().zip(&digest).fold(0, |sum, (a, b)| sum | (a ^ b));
-        if std::hint::black_box(difference) == 0 {
-            found = Some(scope);
-        }
-    }
-    found.cloned().ok_or_else(|| Failure::new(Code::InvalidCredential, "the token is not valid"))
 }

@@ -2,16 +2,17 @@
 
 use super::auth::Scope;
 use super::extract::{FromPath, Named};
-use super::{body, environments, objects};
+use super::{body, environments, log_events, objects};
 use crate::app::{App, blocking, now_ms};
 use crate::environments::build::{self, Started, When, log as build_log};
-use crate::environments::find;
+use crate::environments::{find, not_ready};
 use crate::failure::{Code, Failure, Tried};
 use crate::sessions::service::{failure, parse_network};
 use crate::store::{VersionRow, VersionStatus};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Query, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use hangar_rootfs::job::VerifyOutcome;
 use hangar_runtime::ids::{EnvironmentId, VersionNumber};
@@ -65,13 +66,13 @@ pub(super) async fn start(
     })))
 }
 
-async fn version(app: &App, scope: &str, place: &Place) -> Result<VersionRow, Failure> {
+pub(super) async fn version(app: &App, scope: &str, place: &Place) -> Result<VersionRow, Failure> {
     find(app, scope, &place.0).await?;
     let row = app.store.version(&place.0, place.1).await.tried("reading the version")?;
     row.ok_or_else(|| Failure::new(Code::VersionNotFound, "there is no such version"))
 }
 
-type Place = (EnvironmentId, VersionNumber);
+pub(super) type Place = (EnvironmentId, VersionNumber);
 
 pub(super) async fn show(
     State(app): State<Arc<App>>,
@@ -115,11 +116,11 @@ pub(super) async fn activate(
     Named((id, number)): Named<(EnvironmentId, String)>,
 ) -> Result<Json<Value>, Failure> {
     find(&app, &scope, &id).await?;
-    let not_ready = || Failure::new(Code::EnvironmentNotReady, "that version never finished");
-    let (_, number) = Place::from_path((id.to_string(), number)).map_err(|_| not_ready())?;
+    let (_, number) = Place::from_path((id.to_string(), number)).map_err(|_| not_ready(None))?;
     let activated = app.store.activate(&id, number, now_ms()).await;
     if !activated.tried("activating the version")? {
-        return Err(not_ready());
+        let row = app.store.version(&id, number).await.tried("reading the version")?;
+        return Err(not_ready(row.as_ref()));
     }
     environments::object(&app, &find(&app, &scope, &id).await?).await
 }
@@ -131,15 +132,20 @@ pub(super) struct LogQuery {
     wait: Option<String>,
 }
 
-/// The log from an offset, as it was written. With `wait=1` an answer that would be empty waits
+/// The log from an offset, as it was written, or as events that follow it. With `wait=1` an answer that would be empty waits
 /// until the log grows or is complete.
 pub(super) async fn log(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
     Named(place): Named<Place>,
     Query(query): Query<LogQuery>,
+    headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let mut row = version(&app, &scope, &place).await?;
+    if log_events::are_wanted(&headers) {
+        let offset = log_events::resumed_at(&headers).unwrap_or(query.offset);
+        return Ok(log_events::stream(app, place, offset).into_response());
+    }
     let wait = query.wait.as_deref() == Some("1");
     if wait && row.status == VersionStatus::Building {
         wait_for_growth(&app, &place, query.offset).await;
@@ -148,15 +154,16 @@ pub(super) async fn log(
     // Asked for before the bytes are read: a log that is complete does not grow any more.
     let growing = row.status == VersionStatus::Building;
     let path = build_log::path(&app.files.logs(), &place.0, place.1);
-    let bytes =
-        blocking(move || from_offset(&path, query.offset)).await.tried("reading the log")?;
+    let bytes = blocking(move || from_offset(&path, query.offset, LOG_BYTES))
+        .await
+        .tried("reading the log")?;
     let more = growing || bytes.len() as u64 == LOG_BYTES;
     let state = if more { "growing" } else { "complete" };
     let headers = [("content-type", "application/octet-stream"), ("hangar-log-state", state)];
     Ok((headers, bytes).into_response())
 }
 
-async fn wait_for_growth(app: &App, place: &Place, offset: u64) {
+pub(super) async fn wait_for_growth(app: &App, place: &Place, offset: u64) {
     let deadline = tokio::time::Instant::now() + LOG_WAIT;
     // Between its row and its log a build waits for a slot.
     let mut length = loop {
@@ -175,17 +182,24 @@ async fn wait_for_growth(app: &App, place: &Place, offset: u64) {
     let _ = tokio::time::timeout_at(deadline, grown).await;
 }
 
-fn from_offset(path: &PathBuf, offset: u64) -> std::io::Result<Vec<u8>> {
+/// At most `bytes_max` bytes of a log; none where it does not reach so far yet.
+pub(super) fn from_offset(path: &PathBuf, offset: u64, bytes_max: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match std::fs::File::open(path) {
         Ok(mut file) => {
             file.seek(SeekFrom::Start(offset))?;
-            file.take(LOG_BYTES).read_to_end(&mut bytes)?;
+            file.take(bytes_max).read_to_end(&mut bytes)?;
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
     Ok(bytes)
+}
+
+/// A version that is finished.
+pub(super) async fn ready(app: &App, scope: &str, place: &Place) -> Result<VersionRow, Failure> {
+    let row = version(app, scope, place).await?;
+    if row.status == VersionStatus::Ready { Ok(row) } else { Err(not_ready(Some(&row))) }
 }
 
 /// Reads every file of a version again and compares it with what was frozen.
@@ -194,10 +208,7 @@ pub(super) async fn verify(
     Scope(scope): Scope,
     Named(place): Named<Place>,
 ) -> Result<Json<Value>, Failure> {
-    let row = version(&app, &scope, &place).await?;
-    if row.status != VersionStatus::Ready {
-        return Err(Failure::new(Code::EnvironmentNotReady, "that version never finished"));
-    }
+    let row = ready(&app, &scope, &place).await?;
     let what = "verifying the version";
     let work = Job::Verify { environment: place.0.clone(), version: place.1 };
     let end = app.warden.job(work, b"{}".to_vec(), &[]).await;
@@ -222,7 +233,7 @@ pub(super) async fn verify(
     }
 }
 
-fn describe(end: &JobEnd) -> String {
+pub(super) fn describe(end: &JobEnd) -> String {
     match end {
         JobEnd::Refused(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         other => format!("{other:?}"),

@@ -11,13 +11,17 @@ mod error;
 mod exec;
 mod extract;
 mod files;
+mod harnesses;
 mod import;
+mod log_events;
 mod media;
 mod objects;
 mod ranges;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod tokens;
+mod versions;
 
 use crate::app::App;
 use crate::failure::{Code, Failure};
@@ -26,7 +30,7 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -48,11 +52,21 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/{id}/import", post(import::import))
         .route("/{id}/build", post(builds::start))
         .route("/{id}/builds/{number}", get(builds::show))
+        .route("/{id}/harnesses", get(harnesses::of_environment))
         .route("/{id}/versions", get(builds::versions))
         .route("/{id}/versions/{number}/activate", post(builds::activate));
     let vendor = Router::new()
         .route("/environments/{id}/builds/{number}/log", get(builds::log))
         .route("/environments/{id}/versions/{number}/verify", post(builds::verify))
+        .route("/environments/{id}/versions/{number}", delete(versions::remove))
+        .route("/environments/{id}/diff", get(versions::diff))
+        .route("/environments/{id}/usage", get(versions::usage))
+        .route(
+            "/environments/{id}/retention",
+            get(versions::show_retention).put(versions::set_retention),
+        )
+        .route("/tokens", post(tokens::create).get(tokens::list))
+        .route("/tokens/{id}", delete(tokens::revoke))
         .route("/sessions", post(sessions::create).get(sessions::list))
         .route("/sessions/{id}/isolation", get(sessions::isolation))
         .route("/sessions/{id}/exec", post(exec::start))
@@ -62,6 +76,11 @@ pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .nest("/v1/environments", environments)
         .nest("/v1/hangar", vendor)
+        .route("/v1/harnesses", post(harnesses::create).get(harnesses::list))
+        .route(
+            "/v1/harnesses/{id}",
+            get(harnesses::show).put(harnesses::update).delete(harnesses::delete),
+        )
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{id}", get(sessions::show).delete(sessions::delete))
         .route("/v1/sessions/{id}/files", get(artifacts::list))

@@ -1,11 +1,11 @@
 //! The routes as a client meets them, without a warden.
 
 use super::*;
-use crate::api::auth::{Peer, token_digest};
+use crate::api::auth::{Peer, Tokens, token_digest};
 use crate::app::ApiFiles;
 use crate::environments::source::Sources;
 use crate::sessions::isolation::Isolations;
-use crate::store::Store;
+use crate::store::{Access, Store, TokenRow};
 use crate::warden_client::WardenClient;
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -36,6 +36,17 @@ impl Answer {
     }
 }
 
+fn token(token: &str, scope: &str, access: Access) -> TokenRow {
+    TokenRow {
+        id: token.to_owned(),
+        digest: token_digest(token),
+        scope: scope.to_owned(),
+        access,
+        name: String::new(),
+        created_ms: 0,
+    }
+}
+
 fn server() -> Server {
     let dir = tempfile::tempdir().unwrap();
     for name in ["sources", "uploads", "logs"] {
@@ -58,10 +69,11 @@ fn server() -> Server {
         logs: Default::default(),
         activity: Default::default(),
         toolchain: Default::default(),
-        tokens: vec![
-            (token_digest(TOKEN), "default".to_owned()),
-            (token_digest("hangar_other"), "other".to_owned()),
-        ],
+        tokens: Tokens::new(vec![
+            token(TOKEN, "default", Access::Full),
+            token("hangar_other", "other", Access::Full),
+            token("hangar_reader", "default", Access::Read),
+        ]),
         build_slots: Arc::new(tokio::sync::Semaphore::new(1)),
     };
     Server { router: router(Arc::new(app)), _dir: dir }
@@ -240,4 +252,91 @@ async fn everything_else_answers_in_the_envelope_too() {
             assert!(error.get(field).is_some(), "{method} {path}: {field}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_token_for_reading_changes_nothing() {
+    let server = server();
+    let id = server.environment("readable").await;
+    let send = async |method: &str, path: &str| {
+        let request = Request::builder().method(method).uri(path);
+        server.send(request.header("authorization", "Bearer hangar_reader"), b"{}").await
+    };
+    for path in ["", "/files", "/versions", "/harnesses"] {
+        assert_eq!(send("GET", &format!("/v1/environments/{id}{path}")).await.status, 200);
+    }
+    for (method, path) in [
+        ("POST", "/v1/environments".to_owned()),
+        ("DELETE", format!("/v1/environments/{id}")),
+        ("PUT", format!("/v1/environments/{id}/files/x")),
+        ("POST", format!("/v1/environments/{id}/build")),
+        ("POST", "/v1/hangar/sessions".to_owned()),
+    ] {
+        let refused = send(method, &path).await;
+        assert_eq!((refused.status.as_u16(), refused.code().as_str()), (403, "insufficient_scope"));
+        assert_eq!(refused.json()["error"]["type"], "permission_error");
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_made_and_revoked_on_this_host_only() {
+    let server = server();
+    let remote = server.call("POST", "/v1/hangar/tokens", b"{}").await;
+    assert_eq!((remote.status.as_u16(), remote.code().as_str()), (403, "insufficient_scope"));
+    let local = async |method: &str, path: &str, body: &[u8]| {
+        let request = Request::builder().method(method).uri(path).extension(Peer::Local);
+        server.send(request, body).await
+    };
+    let made = local("POST", "/v1/hangar/tokens", br#"{"name": "ci", "scope": "team"}"#).await;
+    let made = made.json();
+    let secret = made["token"].as_str().unwrap();
+    let list = async || {
+        let request = Request::builder().uri("/v1/environments");
+        server.send(request.header("authorization", format!("Bearer {secret}")), b"").await
+    };
+    assert_eq!(list().await.status, 200);
+    let listed = local("GET", "/v1/hangar/tokens", b"").await;
+    assert!(!String::from_utf8_lossy(&listed.bytes).contains(secret), "it is told once");
+    let path = format!("/v1/hangar/tokens/{}", made["id"].as_str().unwrap());
+    assert_eq!(local("DELETE", &path, b"").await.status, 200);
+    let gone = list().await;
+    assert_eq!((gone.status.as_u16(), gone.code().as_str()), (401, "invalid_credential"));
+    assert_eq!(local("DELETE", &path, b"").await.status, 404);
+    assert_eq!(local("DELETE", "/v1/hangar/tokens/first", b"").await.status, 400);
+    let bad = local("POST", "/v1/hangar/tokens", br#"{"scope": "../x"}"#).await;
+    assert_eq!(bad.json()["error"]["param"], "scope");
+}
+
+#[tokio::test]
+async fn ranges_and_conditions_of_a_file() {
+    let server = server();
+    let path = format!("/v1/environments/{}/files/f", server.environment("ranges").await);
+    let put = server.call("PUT", &path, b"0123456789").await;
+    let etag = put.headers["etag"].to_str().unwrap().to_owned();
+    let send = async |method: &str, name: &str, value: &str| {
+        let request = Request::builder().method(method).uri(&path).header(name, value);
+        server.send(request.header("authorization", format!("Bearer {TOKEN}")), b"new").await
+    };
+    let part = send("GET", "range", "bytes=2-4").await;
+    assert_eq!((part.status.as_u16(), part.bytes.as_slice()), (206, &b"234"[..]));
+    assert_eq!(part.headers["content-range"], "bytes 2-4/10");
+    assert_eq!(part.headers["etag"], etag);
+    assert_eq!(part.headers["content-length"], "3");
+    let beyond = send("GET", "range", "bytes=10-").await;
+    assert_eq!(beyond.status, 416);
+    assert_eq!(beyond.headers["content-range"], "bytes */10");
+    let head = send("HEAD", "range", "bytes=0-1").await;
+    assert_eq!(
+        (head.status.as_u16(), head.headers["content-length"].as_bytes()),
+        (200, &b"10"[..])
+    );
+    assert!(head.bytes.is_empty());
+    let known = send("GET", "if-none-match", &etag).await;
+    assert_eq!((known.status.as_u16(), known.bytes.len()), (304, 0));
+    let lost = send("PUT", "if-match", "\"other\"").await;
+    assert_eq!((lost.status.as_u16(), lost.code().as_str()), (412, "hangar_precondition_failed"));
+    assert_eq!(send("PUT", "if-none-match", "*").await.status, 412);
+    assert_eq!(send("PUT", "if-match", &etag).await.status, 200);
+    assert_eq!(send("DELETE", "if-match", &etag).await.status, 412, "it is another file now");
+    assert_eq!(server.call("GET", &path, b"").await.bytes, b"new");
 }

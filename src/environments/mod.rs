@@ -6,6 +6,7 @@ pub mod locks;
 pub mod manifests;
 pub mod node;
 pub mod python;
+pub mod retention;
 pub mod reuse;
 pub mod slug;
 pub mod source;
@@ -16,7 +17,7 @@ pub mod toolchain;
 
 use crate::app::{App, blocking};
 use crate::failure::{Code, Failure, Tried};
-use crate::store::EnvironmentRow;
+use crate::store::{EnvironmentRow, VersionRow, VersionStatus};
 use hangar_runtime::ids::EnvironmentId;
 
 /// Directories a build never copies from a source: what it installs itself, caches, and the
@@ -43,6 +44,26 @@ pub const LEFT_OUT: &[&str] = &[
 pub async fn find(app: &App, scope: &str, id: &EnvironmentId) -> Result<EnvironmentRow, Failure> {
     let row = app.store.environment(scope, id).await.tried("reading the environment")?;
     row.ok_or_else(|| Failure::new(Code::EnvironmentNotFound, "there is no such environment"))
+}
+
+/// Why a version cannot be used: it is not there, is still built, or its build failed. Who waits
+/// for it learns that waiting is in vain.
+#[must_use]
+pub fn not_ready(version: Option<&VersionRow>) -> Failure {
+    let Some(version) = version else {
+        return Failure::new(Code::EnvironmentNotReady, "there is no such version");
+    };
+    let number = version.number;
+    let message = match version.status {
+        VersionStatus::Building => format!("version {number} is still being built"),
+        VersionStatus::Failed => {
+            format!("there is no version {number}: its build failed: {}", version.error)
+        }
+        VersionStatus::Ready => format!("version {number} cannot be used"),
+    };
+    Failure::new(Code::EnvironmentNotReady, message).with_detail(serde_json::json!({
+        "version": number, "status": version.status.as_str(), "error": version.error,
+    }))
 }
 
 /// Removes the API's own files of an environment: source and logs.

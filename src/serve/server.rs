@@ -2,12 +2,12 @@
 
 use super::{Ready, ServeError, listen, warden};
 use crate::api;
-use crate::api::auth::DEFAULT_SCOPE;
+use crate::api::auth::{DEFAULT_SCOPE, Tokens};
 use crate::app::{App, now_ms};
 use crate::environments::build;
 use crate::environments::source::Sources;
 use crate::sessions::{isolation::Isolations, sweep};
-use crate::store::Store;
+use crate::store::{Access, FIRST_TOKEN, Store, TokenRow};
 use crate::warden_client::{Notice, WardenClient};
 use hangar_runtime::wire::warden::Request;
 use hangar_runtime_sys::SignalFd;
@@ -62,10 +62,18 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
     let store =
         Store::open(&ready.files.database()).map_err(|e| step("opening the database", &e))?;
     if let Some(digest) = ready.token_digest {
-        let stored = store.set_token(digest, DEFAULT_SCOPE, now_ms()).await;
-        stored.map_err(|e| step("storing the token", &e))?;
+        let token = TokenRow {
+            id: FIRST_TOKEN.to_owned(),
+            digest,
+            scope: DEFAULT_SCOPE.to_owned(),
+            access: Access::Full,
+            name: "the file `token` of the state directory".to_owned(),
+            created_ms: now_ms(),
+        };
+        store.put_token(token).await.map_err(|e| step("storing the token", &e))?;
     }
     let tokens = store.tokens().await.map_err(|e| step("reading the tokens", &e))?;
+    let tokens = Tokens::new(tokens);
     let (warden, notices) = WardenClient::start(Some(ready.warden), ready.warden_socket);
     let (ended, ends) = mpsc::unbounded_channel();
     let isolations = Arc::new(Isolations::new(warden.clone(), ended));

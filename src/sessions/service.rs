@@ -4,6 +4,7 @@ use super::isolation::is_not_found;
 use super::presets::{self, Purpose};
 use crate::app::{App, now_ms, random_hex};
 use crate::config::LimitsConfig;
+use crate::environments::not_ready;
 use crate::failure::{Code, Failure, Tried};
 use crate::store::{Parts, SessionRow, VersionRow, VersionStatus};
 use crate::warden_client::WardenError;
@@ -71,7 +72,9 @@ pub async fn create(app: &App, scope: &str, new: NewSession) -> Result<SessionRo
         updated_ms: now,
     };
     plan(app, &row)?;
-    app.store.create_session(row.clone()).await.tried("storing the session")?;
+    if !app.store.create_session(row.clone()).await.tried("storing the session")? {
+        return Err(Failure::new(Code::EnvironmentNotReady, "that version was just removed"));
+    }
     match launch(app, &row).await {
         Ok(_) => Ok(row),
         Err(failure) => {
@@ -89,13 +92,18 @@ async fn readable(
     wanted: Option<VersionNumber>,
 ) -> Result<(crate::store::EnvironmentRow, VersionRow), Failure> {
     let environment = crate::environments::find(app, scope, id).await?;
-    let not_ready = |what: &str| Failure::new(Code::EnvironmentNotReady, what);
-    let number = wanted
-        .or(environment.active)
-        .ok_or_else(|| not_ready("the environment has no version that is built"))?;
-    let version = app.store.version(id, number).await.tried("reading the version")?;
-    let version = version.filter(|version| version.status == VersionStatus::Ready);
-    let version = version.ok_or_else(|| not_ready("that version was never finished"))?;
+    let versions = app.store.versions(id).await.tried("reading the versions")?;
+    let Some(number) = wanted.or(environment.active) else {
+        return Err(match versions.first() {
+            Some(last) => not_ready(Some(last)),
+            None => Failure::new(Code::EnvironmentNotReady, "the environment was never built"),
+        });
+    };
+    let version = versions.into_iter().find(|version| version.number == number);
+    let version = match version {
+        Some(version) if version.status == VersionStatus::Ready => version,
+        other => return Err(not_ready(other.as_ref())),
+    };
     app.toolchain.check(version.toolchain.as_deref()).await?;
     Ok((environment, version))
 }

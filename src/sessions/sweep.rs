@@ -2,6 +2,7 @@
 
 use super::isolation::{Ended, SESSION_GONE, is_not_found};
 use crate::app::{App, now_ms};
+use crate::environments::retention;
 use crate::warden_client::WardenError;
 use hangar_runtime::ids::{EnvironmentId, SessionId, VersionNumber};
 use hangar_runtime::wire::warden::{Job, JobEnd, RefusalCode};
@@ -45,6 +46,7 @@ pub async fn sweep(app: Arc<App>) {
                 }
             }
         }
+        retention::apply(&app).await;
         remove_garbage(&app).await;
     }
 }

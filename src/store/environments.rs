@@ -267,42 +267,4 @@ impl Store {
         })
         .await
     }
-
-    /// Makes a token known, and no other one for its scope.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn set_token(
-        &self,
-        digest: [u8; 32],
-        scope: &str,
-        now_ms: i64,
-    ) -> Result<(), StoreError> {
-        let scope = scope.to_owned();
-        self.write(Durability::Power, move |db| {
-            db.execute(
-                "DELETE FROM tokens WHERE scope = ?1 AND digest <> ?2",
-                params![scope, digest],
-            )?;
-            db.execute(
-                "INSERT OR IGNORE INTO tokens VALUES (?1, ?2, ?3)",
-                params![digest, scope, now_ms],
-            )?;
-            Ok(())
-        })
-        .await
-    }
-
-    /// All tokens: digest and scope.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn tokens(&self) -> Result<Vec<([u8; 32], String)>, StoreError> {
-        self.read(|db| {
-            let mut statement = db.prepare_cached("SELECT digest, scope FROM tokens")?;
-            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })
-        .await
-    }
 }

@@ -1,19 +1,26 @@
-//! What survives a restart: environments, versions, sessions and commands, in SQLite.
+//! What survives a restart: environments, versions, sessions, commands, harnesses and tokens, in
+//! SQLite.
 //!
 //! One thread writes and one reads; the rest of the process sends them closures. So there is no
 //! lock to wait for in async code, and no transaction is ever open across an `await`.
 
 mod commands;
 mod environments;
+mod harnesses;
 mod lane;
+mod retention;
 mod schema;
 mod sessions;
+mod tokens;
 mod versions;
 
 pub use commands::CommandRow;
 pub use environments::{Declared, EnvironmentRow, NewEnvironment};
+pub use harnesses::{HarnessConfig, HarnessRow, Reference};
+pub use retention::Removal;
 pub use schema::FORMAT;
 pub use sessions::SessionRow;
+pub use tokens::{Access, FIRST_TOKEN, TokenRow};
 pub use versions::{FinishedVersion, PackageRow, Parts, VersionRow, VersionStatus};
 
 use lane::Lane;

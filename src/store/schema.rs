@@ -7,7 +7,7 @@ use rusqlite::Connection;
 const APPLICATION: u32 = u32::from_be_bytes(*b"hngr");
 
 /// Each entry brings a database from the format of its index to the next one.
-const MIGRATIONS: &[&str] = &[FIRST];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND];
 
 /// The newest format this program knows.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
@@ -55,6 +55,24 @@ CREATE TABLE commands (
 ) STRICT;
 -- Directories of the warden that nothing refers to any more and that are still to be removed.
 CREATE TABLE garbage (kind TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (kind, id)) STRICT;
+";
+
+/// The token of the state directory is stored anew at every start, so none is carried over.
+const SECOND: &str = "
+DROP TABLE tokens;
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY, digest BLOB NOT NULL UNIQUE, scope TEXT NOT NULL,
+    access TEXT NOT NULL CHECK (access IN ('full', 'read')), name TEXT NOT NULL,
+    created_ms INTEGER NOT NULL
+) STRICT;
+ALTER TABLE environments ADD COLUMN keep_last INTEGER;
+-- The environment can be gone: a harness keeps the reference.
+CREATE TABLE harnesses (
+    id TEXT PRIMARY KEY, scope TEXT NOT NULL, base TEXT NOT NULL, config TEXT NOT NULL,
+    environment TEXT, created_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX harnesses_of ON harnesses (environment);
+CREATE INDEX readers_of ON sessions (environment, version);
 ";
 
 /// Makes the tables or brings them to the newest format.

@@ -55,13 +55,22 @@ fn row(row: &Row<'_>) -> Result<SessionRow, StoreError> {
 }
 
 impl Store {
-    /// Adds a session.
+    /// Adds a session; `false` when its version is there no more. From then on the version is
+    /// not removed.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn create_session(&self, new: SessionRow) -> Result<(), StoreError> {
+    pub async fn create_session(&self, new: SessionRow) -> Result<bool, StoreError> {
         self.write(Durability::Process, move |db| {
             let environment = new.environment.as_ref();
+            if let Some((id, version, _)) = environment {
+                let sql = "SELECT EXISTS (SELECT 1 FROM versions WHERE environment = ?1
+                           AND number = ?2 AND status = 'ready')";
+                let key = params![id.as_str(), version.0.get()];
+                if !db.query_row(sql, key, |row| row.get::<_, bool>(0))? {
+                    return Ok(false);
+                }
+            }
             db.execute(
                 "INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
                 params![
@@ -78,7 +87,7 @@ impl Store {
                     new.updated_ms
                 ],
             )?;
-            Ok(())
+            Ok(true)
         })
         .await
     }

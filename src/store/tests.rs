@@ -107,7 +107,7 @@ async fn commands_are_counted_and_end_once() {
         created_ms: 1,
         updated_ms: 1,
     };
-    store.create_session(row).await.unwrap();
+    assert!(store.create_session(row).await.unwrap());
     let one = store.begin_command(&id, vec!["true".into()], 2).await.unwrap();
     let two = store.begin_command(&id, vec!["false".into()], 2).await.unwrap();
     assert_eq!((one.0, two.0), (1, 2));
@@ -139,4 +139,114 @@ fn a_database_of_a_newer_format_or_another_program_is_refused() {
     let raw = rusqlite::Connection::open(&foreign).unwrap();
     raw.pragma_update(None, "application_id", 7).unwrap();
     assert!(matches!(Store::open(&foreign), Err(StoreError::Foreign)));
+}
+
+async fn built(store: &Store, id: &EnvironmentId, builds: u32) {
+    for _ in 0..builds {
+        let number = store.begin_build(id, &session('1'), 1).await.unwrap().unwrap();
+        store.finish_build(id, number, finished()).await.unwrap();
+    }
+}
+
+async fn failed(store: &Store, id: &EnvironmentId) {
+    let number = store.begin_build(id, &session('1'), 1).await.unwrap().unwrap();
+    store.fail_build(id, number, "x", 2).await.unwrap();
+}
+
+async fn numbers(store: &Store, id: &EnvironmentId) -> Vec<u32> {
+    store.versions(id).await.unwrap().iter().map(|row| row.number.0.get()).collect()
+}
+
+fn reader(id: &EnvironmentId, number: u32) -> SessionRow {
+    SessionRow {
+        id: session('5'),
+        scope: "default".to_owned(),
+        environment: Some((id.clone(), version(number), Slug::parse("a").unwrap())),
+        parts: Parts::default(),
+        network: "none".to_owned(),
+        limits: crate::config::LimitsConfig::default(),
+        commands: 0,
+        created_ms: 1,
+        updated_ms: 1,
+    }
+}
+
+fn version(number: u32) -> VersionNumber {
+    VersionNumber::new(number).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_used_is_kept_beyond_the_newest() {
+    let (_dir, store) = store();
+    let id = environment('1');
+    store.create_environment(new_environment('1', "default", "a")).await.unwrap();
+    built(&store, &id, 2).await;
+    failed(&store, &id).await;
+    built(&store, &id, 3).await;
+    failed(&store, &id).await;
+    assert!(store.create_session(reader(&id, 2)).await.unwrap());
+    store.activate(&id, version(1), 3).await.unwrap();
+    assert!(store.remove_beyond(None).await.unwrap().is_empty(), "nothing says so");
+    let removed = store.remove_beyond(Some(2)).await.unwrap();
+    assert_eq!(removed.len(), 2, "{removed:?}");
+    assert_eq!(numbers(&store, &id).await, [7, 6, 5, 2, 1]);
+    let garbage = store.garbage().await.unwrap();
+    assert!(garbage.contains(&("version".to_owned(), format!("{id}/4"))), "{garbage:?}");
+    // An environment can say otherwise, and what was used is let go once it is not.
+    store.set_keep_last(&id, Some(1), 4).await.unwrap();
+    store.delete_session(&session('5')).await.unwrap();
+    store.activate(&id, version(6), 3).await.unwrap();
+    store.remove_beyond(Some(9)).await.unwrap();
+    assert_eq!(numbers(&store, &id).await, [7, 6]);
+}
+
+#[tokio::test]
+async fn a_version_in_use_is_not_removed_and_a_removed_one_not_used() {
+    let (_dir, store) = store();
+    let id = environment('1');
+    store.create_environment(new_environment('1', "default", "a")).await.unwrap();
+    built(&store, &id, 3).await;
+    assert_eq!(store.remove_version(&id, version(3)).await.unwrap(), Removal::Active);
+    assert_eq!(store.remove_version(&id, version(9)).await.unwrap(), Removal::NotFound);
+    assert!(store.create_session(reader(&id, 1)).await.unwrap());
+    assert_eq!(store.remove_version(&id, version(1)).await.unwrap(), Removal::Read(1));
+    store.delete_session(&session('5')).await.unwrap();
+    assert_eq!(store.remove_version(&id, version(1)).await.unwrap(), Removal::Removed);
+    assert!(!store.create_session(reader(&id, 1)).await.unwrap());
+    assert!(!store.activate(&id, version(1), 1).await.unwrap());
+    let building = store.begin_build(&id, &session('1'), 1).await.unwrap().unwrap();
+    assert_eq!(building, version(4), "numbers are never used again");
+    assert_eq!(store.remove_version(&id, building).await.unwrap(), Removal::Building);
+}
+
+#[tokio::test]
+async fn a_harness_keeps_the_reference_to_an_environment_that_is_gone() {
+    let (_dir, store) = store();
+    store.create_environment(new_environment('1', "default", "a")).await.unwrap();
+    let id = environment('1');
+    let named = |scope: &str, environment: &str| HarnessRow {
+        id: format!("chrn_{scope}"),
+        scope: scope.to_owned(),
+        base: "shell".to_owned(),
+        config: HarnessConfig {
+            name: "x".to_owned(),
+            environment: Some(environment.to_owned()),
+            ..HarnessConfig::default()
+        },
+        created_ms: 1,
+    };
+    assert!(!store.create_harness(named("other", id.as_str())).await.unwrap(), "another scope");
+    assert!(!store.create_harness(named("default", "henv_0")).await.unwrap());
+    let mut row = named("default", id.as_str());
+    assert!(store.create_harness(row.clone()).await.unwrap());
+    assert_eq!(store.harnesses("default", Some(id.as_str())).await.unwrap().len(), 1);
+    store.delete_environment(&id).await.unwrap();
+    row.config.name = "renamed".to_owned();
+    assert!(store.update_harness(row.clone(), Reference::Left).await.unwrap());
+    assert!(!store.update_harness(row, Reference::Written).await.unwrap());
+    let kept = store.harness("default", "chrn_default").await.unwrap().unwrap();
+    assert_eq!(kept.config.environment.as_deref(), Some(id.as_str()));
+    assert!(store.harness("other", "chrn_default").await.unwrap().is_none());
+    assert!(!store.delete_harness("other", "chrn_default").await.unwrap());
+    assert!(store.delete_harness("default", "chrn_default").await.unwrap());
 }

@@ -2,25 +2,27 @@
 //!
 //! The warden has set up its root, ids, capabilities and filter before it starts. Its arguments
 //! are the verb and, for some, one name; its directories are `/in`, `/out` and `/store`; it talks
-//! on descriptor 3 as [`hangar_rootfs::job`] tells, and reads an upload from descriptor 4.
+//! on descriptor 3 as [`hangar_rootfs::job`] tells, and reads an upload from descriptor 4 or writes
+//! what is too long for a message there.
 
 #![forbid(unsafe_code)]
 
 use hangar_rootfs::job::{self, Progress, Refusal, RefusalCode};
-use hangar_rootfs::{freeze, import, remove, tree, verify};
+use hangar_rootfs::{compare, freeze, import, measure, remove, tree, verify};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fs::File;
+use std::io::BufWriter;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// The socket to the warden.
 const CHANNEL: i32 = 3;
-/// The uploaded file, for `import`.
+/// The uploaded file, for `import`; the file that is written, for `compare`.
 const UPLOAD: i32 = 4;
 /// Between two datagrams about progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -82,6 +84,17 @@ fn run(channel: &OwnedFd) -> Result<Vec<u8>, Refusal> {
         ["verify"] => {
             let job::VerifyOptions {} = parse(&options)?;
             encode(&verify::verify(open("/in")?.as_fd(), progress)?)
+        }
+        ["compare"] => {
+            let out = inherited(UPLOAD).map_err(|errno| failed("descriptor 4", errno))?;
+            let (from, to) = (open("/in/from")?, open("/in/to")?);
+            let mut out = BufWriter::new(File::from(out));
+            let options = parse(&options)?;
+            encode(&compare::compare(from.as_fd(), to.as_fd(), &mut out, &options)?)
+        }
+        ["measure"] => {
+            let job::MeasureOptions {} = parse(&options)?;
+            encode(&measure::measure(open("/in")?.as_fd(), progress)?)
         }
         ["remove", name] => {
             let job::RemoveOptions {} = parse(&options)?;

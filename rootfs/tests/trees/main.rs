@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod compare;
 mod damaged;
 mod freeze;
 mod hostile;

@@ -5,7 +5,7 @@ use super::state::{StateDir, open_below};
 use super::version_dir::{self, EnvironmentDir, TreeName};
 use super::worker::{Identity, Plan, View};
 use crate::error::SetupError;
-use crate::ids::{EnvironmentId, SessionId};
+use crate::ids::{EnvironmentId, SessionId, VersionNumber};
 use crate::wire::warden::{Job, Refusal, RefusalCode};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -18,7 +18,8 @@ pub(super) enum Work {
         tree: TreeName,
         session: SessionId,
     },
-    Verify {
+    /// Reading versions: verifying, comparing, measuring.
+    Read {
         environment: EnvironmentId,
     },
     RemoveSession(DoomedSession),
@@ -55,17 +56,23 @@ pub(super) fn prepare(
             prepare_freeze(state, environment, TreeName::Dependencies(key), session, options)
         }
         Job::Verify { environment, version } => {
-            let dir = EnvironmentDir::open(state, &environment)?
-                .ok_or_else(|| Refusal::new(RefusalCode::NotFound, "no such environment"))?;
-            let tree = dir.tree(&TreeName::Version(version)).map_err(Refusal::not_found)?;
-            let plan = Plan {
-                arguments: vec!["verify".into()],
-                identity: Identity::Owner(state.range().store()),
-                views: vec![View::read_only("in", tree.as_fd())?],
-                upload: None,
-                options,
-            };
-            Ok((Work::Verify { environment }, plan))
+            let tree = version_tree(&environment_dir(state, &environment)?, version)?;
+            let views = vec![View::read_only("in", tree.as_fd())?];
+            Ok(prepare_read(state, "verify", environment, views, None, options))
+        }
+        Job::Compare { environment, from, to } => {
+            let dir = environment_dir(state, &environment)?;
+            let (from, to) = (version_tree(&dir, from)?, version_tree(&dir, to)?);
+            let views = vec![
+                View::read_only("in/from", from.as_fd())?,
+                View::read_only("in/to", to.as_fd())?,
+            ];
+            Ok(prepare_read(state, "compare", environment, views, upload, options))
+        }
+        Job::Measure { environment } => {
+            let dir = environment_dir(state, &environment)?;
+            let views = vec![View::read_only("in", dir.as_fd())?];
+            Ok(prepare_read(state, "measure", environment, views, None, options))
         }
         Job::RemoveSession { session } => {
             if !SessionDir::exists(state, &session)? {
@@ -78,8 +85,7 @@ pub(super) fn prepare(
             Ok((Work::RemoveSession(doomed), plan))
         }
         Job::RemoveVersion { environment, version } => {
-            let dir = EnvironmentDir::open(state, &environment)?
-                .ok_or_else(|| Refusal::new(RefusalCode::NotFound, "no such environment"))?;
+            let dir = environment_dir(state, &environment)?;
             let tree = TreeName::Version(version);
             if !dir.has(&tree)? {
                 return Err(Refusal::new(RefusalCode::NotFound, "no such version"));
@@ -97,6 +103,32 @@ pub(super) fn prepare(
             Ok((Work::RemoveTree { environment: None, name }, plan))
         }
     }
+}
+
+fn environment_dir(
+    state: &StateDir,
+    environment: &EnvironmentId,
+) -> Result<EnvironmentDir, Refusal> {
+    EnvironmentDir::open(state, environment)?
+        .ok_or_else(|| Refusal::new(RefusalCode::NotFound, "no such environment"))
+}
+
+fn version_tree(dir: &EnvironmentDir, version: VersionNumber) -> Result<OwnedFd, Refusal> {
+    dir.tree(&TreeName::Version(version)).map_err(Refusal::not_found)
+}
+
+/// A job that reads what the store owns and changes nothing.
+fn prepare_read(
+    state: &StateDir,
+    verb: &str,
+    environment: EnvironmentId,
+    views: Vec<View>,
+    upload: Option<OwnedFd>,
+    options: Vec<u8>,
+) -> (Work, Plan) {
+    let identity = Identity::Owner(state.range().store());
+    let plan = Plan { arguments: vec![verb.into()], identity, views, upload, options };
+    (Work::Read { environment }, plan)
 }
 
 fn prepare_freeze(

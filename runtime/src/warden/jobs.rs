@@ -63,10 +63,10 @@ impl Jobs {
         if self.running.len() >= RUNNING_MAX {
             return Err(Refusal::new(RefusalCode::Busy, "too many jobs run"));
         }
-        if upload.is_some() != matches!(job, Job::Import { .. }) {
+        if upload.is_some() != matches!(job, Job::Import { .. } | Job::Compare { .. }) {
             return Err(Refusal::new(
                 RefusalCode::Invalid,
-                "an import and nothing else has an upload",
+                "an import has an upload, a comparison a file to write, and nothing else either",
             ));
         }
         self.refuse_conflicts(&job)?;
@@ -251,7 +251,7 @@ impl Jobs {
     /// What makes the work of a worker count.
     fn complete(&mut self, context: &mut Context<'_>, work: &Work) -> Result<(), SetupError> {
         match work {
-            Work::Import | Work::Verify { .. } => Ok(()),
+            Work::Import | Work::Read { .. } => Ok(()),
             Work::Freeze { environment, tree, .. } => {
                 EnvironmentDir::ensure(context.state, environment)?.publish(tree)
             }
@@ -285,7 +285,7 @@ impl Jobs {
                 self.failed.push((Instant::now() + RETRY_AFTER, work));
                 return;
             }
-            Work::Import | Work::Verify { .. } => return,
+            Work::Import | Work::Read { .. } => return,
         };
         let doomed = EnvironmentDir::ensure(context.state, &environment)
             .and_then(|dir| dir.doom(&EnvironmentDir::temporary_name(&tree)));
@@ -310,7 +310,7 @@ impl Jobs {
                 Work::RemoveTree { environment, name } => {
                     self.remove_doomed_tree(context, environment, name);
                 }
-                Work::Import | Work::Freeze { .. } | Work::Verify { .. } => {}
+                Work::Import | Work::Freeze { .. } | Work::Read { .. } => {}
             }
         }
     }
@@ -324,9 +324,7 @@ impl Jobs {
 
     fn uses_environment(&self, id: &EnvironmentId) -> bool {
         self.running.values().any(|running| match &running.work {
-            Work::Freeze { environment, .. } | Work::Verify { environment, .. } => {
-                environment == id
-            }
+            Work::Freeze { environment, .. } | Work::Read { environment } => environment == id,
             _ => false,
         })
     }
@@ -340,7 +338,9 @@ impl Jobs {
             Job::Freeze { session, .. } | Job::FreezeDependencies { session, .. } => {
                 self.uses_session(session)
             }
-            Job::Import { .. } | Job::Verify { .. } => false,
+            Job::Import { .. } | Job::Verify { .. } | Job::Compare { .. } | Job::Measure { .. } => {
+                false
+            }
         };
         if busy { Err(Refusal::new(RefusalCode::Busy, "another job uses it")) } else { Ok(()) }
     }

@@ -156,7 +156,9 @@ impl Server {
         upload: Option<OwnedFd>,
     ) -> Outcome {
         let busy = match &work {
-            Job::Import { .. } | Job::Verify { .. } => false,
+            Job::Import { .. } | Job::Verify { .. } | Job::Compare { .. } | Job::Measure { .. } => {
+                false
+            }
             Job::Freeze { session, .. } | Job::RemoveSession { session } => {
                 self.sessions.is_running(session)
             }

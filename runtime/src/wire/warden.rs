@@ -64,7 +64,8 @@ pub enum Request {
         /// The session.
         session: SessionId,
     },
-    /// Runs the worker. [`Job::Import`] sends one descriptor along: the uploaded bytes.
+    /// Runs the worker. [`Job::Import`] sends one descriptor along: the uploaded bytes;
+    /// [`Job::Compare`] as well: the file to be written.
     StartJob {
         /// Names the job in the event that ends it.
         job: JobId,
@@ -199,6 +200,21 @@ pub enum Job {
         environment: EnvironmentId,
         /// The version.
         version: VersionNumber,
+    },
+    /// `/in/from` and `/in/to`, read-only: two versions with their manifests. The descriptor sent
+    /// along is a file, to which the worker writes the differences.
+    Compare {
+        /// The environment.
+        environment: EnvironmentId,
+        /// The version before.
+        from: VersionNumber,
+        /// The version after.
+        to: VersionNumber,
+    },
+    /// `/in`, read-only: all versions of an environment and what is kept beside them.
+    Measure {
+        /// The environment.
+        environment: EnvironmentId,
     },
     /// Removes a session's directories and gives its block back. `/out` is the session's parent.
     RemoveSession {

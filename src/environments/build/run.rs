@@ -5,6 +5,7 @@ use super::log::BuildLog;
 use super::recipe::{Packages, Recipe, Stage, recipe};
 use crate::app::{App, blocking, now_s};
 use crate::environments::manifests::{self, MANIFEST_BYTES_MAX, Manifests};
+use crate::environments::retention;
 use crate::environments::reuse::{self, BUILD_TOOLS, Decision};
 use crate::environments::source::Source;
 use crate::environments::toolchain::ToolchainId;
@@ -127,6 +128,7 @@ impl Build {
         let store = &self.app.store;
         store.add_garbage("session", self.session.as_str()).await?;
         store.finish_build(&self.environment.id, self.number, finished).await?;
+        retention::apply(&self.app).await;
         crate::sessions::sweep::remove_garbage(&self.app).await;
         Ok(())
     }

@@ -1,0 +1,200 @@
+//! Configured harnesses: which agent, how it is set up, and which environment its tasks read.
+
+use super::auth::Scope;
+use super::body;
+use super::extract::Named;
+use crate::app::{App, now_ms, random_hex};
+use crate::environments::find;
+use crate::failure::{Code, Failure, Tried};
+use crate::harnesses::{self, BASES};
+use crate::store::{HarnessConfig, HarnessRow, Reference};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use hangar_runtime::ids::EnvironmentId;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What a client writes; a field that is absent stays as it is. Written by the names of requests
+/// or by those of the object, so that what was read can be sent back.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Written {
+    name: Option<String>,
+    base: Option<String>,
+    #[serde(alias = "defaultModel", deserialize_with = "or_empty")]
+    default_model: Option<String>,
+    #[serde(alias = "systemPrompt", deserialize_with = "or_empty")]
+    system_prompt: Option<String>,
+    #[serde(alias = "mcpServers")]
+    mcp_servers: Option<Vec<Value>>,
+    skills: Option<Vec<Value>>,
+    plugins: Option<Vec<Value>>,
+    #[serde(alias = "disabledTools")]
+    disabled_tools: Option<Vec<String>>,
+    #[serde(alias = "maxStep", deserialize_with = "or_none")]
+    max_step: Option<Option<u64>>,
+    #[serde(alias = "timeoutSeconds", deserialize_with = "or_none")]
+    timeout_seconds: Option<Option<u64>>,
+    #[serde(deserialize_with = "or_empty")]
+    environment: Option<String>,
+}
+
+/// Null is the empty text.
+fn or_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Option::<String>::deserialize(from).map(|text| Some(text.unwrap_or_default()))
+}
+
+/// Null is no number, which is not the same as no field.
+fn or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::<u64>::deserialize(from).map(Some)
+}
+
+impl Written {
+    /// The configuration with what was written.
+    fn over(self, base: HarnessConfig) -> Result<HarnessConfig, Failure> {
+        if self.plugins.is_some_and(|plugins| !plugins.is_empty()) {
+            let why = "this server has no plugins";
+            return Err(Failure::new(Code::InvalidInput, why).with_param("plugins"));
+        }
+        let environment = self.environment.map(|id| (!id.is_empty()).then_some(id));
+        let config = HarnessConfig {
+            name: self.name.unwrap_or(base.name),
+            default_model: self.default_model.unwrap_or(base.default_model),
+            system_prompt: self.system_prompt.unwrap_or(base.system_prompt),
+            mcp_servers: self.mcp_servers.unwrap_or(base.mcp_servers),
+            skills: self.skills.unwrap_or(base.skills),
+            disabled_tools: self.disabled_tools.unwrap_or(base.disabled_tools),
+            max_step: self.max_step.unwrap_or(base.max_step),
+            timeout_seconds: self.timeout_seconds.unwrap_or(base.timeout_seconds),
+            environment: environment.unwrap_or(base.environment),
+        };
+        harnesses::check(&config)?;
+        Ok(config)
+    }
+}
+
+fn environment_not_found() -> Failure {
+    Failure::new(Code::EnvironmentNotFound, "there is no such environment")
+        .with_param("environment")
+}
+
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Scope(scope): Scope,
+    body: Body,
+) -> Result<Json<Value>, Failure> {
+    let mut written: Written = body::json(&app, body).await?;
+    let base = written.base.take().unwrap_or_default();
+    if !BASES.iter().any(|(known, _)| *known == base) {
+        let known: Vec<_> = BASES.iter().map(|(base, _)| base).collect();
+        return Err(Failure::new(Code::UnsupportedBase, "this server has no such harness base")
+            .with_param("base")
+            .with_detail(json!({ "supported": known })));
+    }
+    let row = HarnessRow {
+        id: format!("chrn_{}", random_hex()),
+        scope,
+        base,
+        config: written.over(HarnessConfig::default())?,
+        created_ms: now_ms(),
+    };
+    if !app.store.create_harness(row.clone()).await.tried("storing the harness")? {
+        return Err(environment_not_found());
+    }
+    Ok(Json(object(&row)))
+}
+
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Scope(scope): Scope,
+) -> Result<Json<Value>, Failure> {
+    let rows = app.store.harnesses(&scope, None).await.tried("reading the harnesses")?;
+    Ok(Json(json!({ "harnesses": rows.iter().map(object).collect::<Vec<_>>() })))
+}
+
+async fn find_harness(app: &App, scope: &str, id: &str) -> Result<HarnessRow, Failure> {
+    let row = app.store.harness(scope, id).await.tried("reading the harness")?;
+    row.ok_or_else(|| Failure::new(Code::HarnessNotFound, "there is no such harness"))
+}
+
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    Scope(scope): Scope,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Failure> {
+    Ok(Json(object(&find_harness(&app, &scope, &id).await?)))
+}
+
+/// Changes the configuration; id, base and time of creation stay.
+pub(super) async fn update(
+    State(app): State<Arc<App>>,
+    Scope(scope): Scope,
+    Path(id): Path<String>,
+    body: Body,
+) -> Result<Json<Value>, Failure> {
+    let mut row = find_harness(&app, &scope, &id).await?;
+    let written: Written = body::json(&app, body).await?;
+    if written.base.as_ref().is_some_and(|base| *base != row.base) {
+        let why = "the base of a harness does not change; make another one";
+        return Err(Failure::new(Code::InvalidInput, why).with_param("base"));
+    }
+    let reference = match written.environment {
+        Some(_) => Reference::Written,
+        None => Reference::Left,
+    };
+    row.config = written.over(row.config)?;
+    if !app.store.update_harness(row.clone(), reference).await.tried("storing the harness")? {
+        return Err(environment_not_found());
+    }
+    Ok(Json(object(&row)))
+}
+
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Scope(scope): Scope,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Failure> {
+    if !app.store.delete_harness(&scope, &id).await.tried("removing the harness")? {
+        return Err(Failure::new(Code::HarnessNotFound, "there is no such harness"));
+    }
+    Ok(Json(json!({ "id": id, "deleted": true })))
+}
+
+/// The harnesses that name an environment: what a rebuild will reach.
+pub(super) async fn of_environment(
+    State(app): State<Arc<App>>,
+    Scope(scope): Scope,
+    Named(id): Named<EnvironmentId>,
+) -> Result<Json<Value>, Failure> {
+    find(&app, &scope, &id).await?;
+    let rows = app.store.harnesses(&scope, Some(id.as_str())).await;
+    let rows = rows.tried("reading the harnesses")?;
+    let shown: Vec<_> = rows
+        .iter()
+        .map(|row| json!({ "id": row.id, "name": row.config.name, "base": row.base }))
+        .collect();
+    Ok(Json(json!({ "id": id, "harnesses": shown })))
+}
+
+fn object(row: &HarnessRow) -> Value {
+    let config = &row.config;
+    json!({
+        "id": row.id,
+        "object": "harness",
+        "name": config.name,
+        "base": row.base,
+        "baseLabel": BASES.iter().find(|(base, _)| *base == row.base).map_or("", |(_, label)| label),
+        "defaultModel": config.default_model,
+        "systemPrompt": config.system_prompt,
+        "mcpServers": config.mcp_servers,
+        "skills": config.skills,
+        "plugins": [],
+        "environment": config.environment.as_deref().unwrap_or_default(),
+        "disabledTools": config.disabled_tools,
+        "maxStep": config.max_step,
+        "timeoutSeconds": config.timeout_seconds,
+        "createdAt": row.created_ms,
+    })
+}

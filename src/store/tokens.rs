@@ -1,0 +1,112 @@
+//! Bearer tokens. Of a token only its digest is stored.
+
+use super::{Durability, Store, StoreError};
+use rusqlite::{Row, params};
+
+/// What a token lets its bearer do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everything in its scope.
+    Full,
+    /// Look at what is in its scope and change nothing.
+    Read,
+}
+
+impl Access {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Read => "read",
+        }
+    }
+}
+
+/// A token as it is stored.
+#[derive(Debug, Clone)]
+pub struct TokenRow {
+    /// `tok_…`, or [`FIRST_TOKEN`].
+    pub id: String,
+    /// SHA-256 of the token.
+    pub digest: [u8; 32],
+    /// What its bearer sees.
+    pub scope: String,
+    /// What its bearer may do there.
+    pub access: Access,
+    /// Whom or what it is for.
+    pub name: String,
+    /// Milliseconds since 1970.
+    pub created_ms: i64,
+}
+
+/// The id of the token in the state directory's file.
+pub const FIRST_TOKEN: &str = "first";
+
+fn row(row: &Row<'_>) -> Result<TokenRow, StoreError> {
+    let access = match row.get::<_, String>(3)?.as_str() {
+        "full" => Access::Full,
+        "read" => Access::Read,
+        other => return Err(StoreError::Damaged(format!("access {other}"))),
+    };
+    Ok(TokenRow {
+        id: row.get(0)?,
+        digest: row.get(1)?,
+        scope: row.get(2)?,
+        access,
+        name: row.get(4)?,
+        created_ms: row.get(5)?,
+    })
+}
+
+impl Store {
+    /// Makes a token known; one with the same id is known no more.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn put_token(&self, token: TokenRow) -> Result<(), StoreError> {
+        self.write(Durability::Power, move |db| {
+            db.execute(
+                "INSERT OR REPLACE INTO tokens (id, digest, scope, access, name, created_ms)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    token.id,
+                    token.digest,
+                    token.scope,
+                    token.access.as_str(),
+                    token.name,
+                    token.created_ms
+                ],
+            )?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Makes a token known no more; `false` when it was not.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn remove_token(&self, id: &str) -> Result<bool, StoreError> {
+        let id = id.to_owned();
+        self.write(Durability::Power, move |db| {
+            Ok(db.execute("DELETE FROM tokens WHERE id = ?1", [id])? == 1)
+        })
+        .await
+    }
+
+    /// All tokens, the oldest first.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        self.read(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT id, digest, scope, access, name, created_ms FROM tokens
+                 ORDER BY created_ms, id",
+            )?;
+            statement.query_and_then([], row)?.collect()
+        })
+        .await
+    }
+}
