@@ -4,9 +4,11 @@ use crate::api::auth::Tokens;
 use crate::config::Config;
 use crate::environments::build::log::GrowingLogs;
 use crate::environments::locks::SourceLocks;
+use crate::environments::runtimes::Runtimes;
 use crate::environments::source::Sources;
 use crate::environments::tags::Tags;
 use crate::environments::toolchain::Toolchain;
+use crate::lookups::Lookups;
 use crate::sessions::isolation::Isolations;
 use crate::store::Store;
 use crate::warden_client::WardenClient;
@@ -40,6 +42,10 @@ pub struct App {
     pub activity: Activity,
     /// What the host offers to builds and sessions.
     pub toolchain: Toolchain,
+    /// What registries said about packages.
+    pub lookups: Lookups,
+    /// What builds can be made with.
+    pub runtimes: Runtimes,
     /// Who may ask over the network.
     pub tokens: Tokens,
     /// How many builds run at once.

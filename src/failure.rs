@@ -24,6 +24,8 @@ pub enum Code {
     EnvironmentExists,
     /// A name without a slug, a path out of the root, an import that is no archive.
     EnvironmentInvalid,
+    /// What is asked about is no package of a manager.
+    PackageInvalid,
     /// The warden or its worker did not answer.
     EnvironmentUnavailable,
     /// The upload is over the limit.
@@ -80,6 +82,7 @@ impl Code {
             Self::EnvironmentBusy => ("environment_busy", 409),
             Self::EnvironmentExists => ("environment_exists", 409),
             Self::EnvironmentInvalid => ("environment_invalid", 422),
+            Self::PackageInvalid => ("environment_invalid", 400),
             Self::EnvironmentUnavailable => ("environment_unavailable", 503),
             Self::FileTooLarge => ("file_too_large", 413),
             Self::InsufficientScope => ("insufficient_scope", 403),

@@ -14,6 +14,7 @@ pub mod egress;
 pub mod environments;
 pub mod failure;
 pub mod harnesses;
+pub mod lookups;
 pub mod serve;
 pub mod sessions;
 pub mod store;

@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::failure::{Code, Failure};
 use crate::sessions::workspace;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use hangar_runtime::ids::SessionId;
@@ -47,7 +47,7 @@ pub(super) async fn list(
 pub(super) async fn content(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
-    Path((container, file)): Path<(String, String)>,
+    Named((container, file)): Named<(String, String)>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {

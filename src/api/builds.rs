@@ -1,7 +1,7 @@
 //! Builds and versions of an environment.
 
 use super::auth::Scope;
-use super::extract::{FromPath, Named};
+use super::extract::{FromPath, Named, QueryOf};
 use super::{body, environments, log_events, objects};
 use crate::app::{App, blocking, now_ms};
 use crate::environments::build::{self, Started, When, log as build_log};
@@ -11,7 +11,7 @@ use crate::sessions::service::{failure, parse_network};
 use crate::store::{VersionRow, VersionStatus};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use hangar_rootfs::job::VerifyOutcome;
@@ -138,7 +138,7 @@ pub(super) async fn log(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
     Named(place): Named<Place>,
-    Query(query): Query<LogQuery>,
+    QueryOf(query): QueryOf<LogQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let mut row = version(&app, &scope, &place).await?;

@@ -31,8 +31,27 @@ pub(super) struct Written {
     name: Option<String>,
     description: Option<String>,
     entry: Option<String>,
-    packages: Option<Declared>,
+    packages: Option<Packages>,
     runtime: Option<Runtime>,
+}
+
+/// Packages to declare; a manager that is absent keeps its own.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Packages {
+    pip: Option<Vec<String>>,
+    npm: Option<Vec<String>>,
+    apt: Option<Vec<String>>,
+}
+
+impl Packages {
+    fn over(self, base: Declared) -> Declared {
+        Declared {
+            pip: self.pip.unwrap_or(base.pip),
+            npm: self.npm.unwrap_or(base.npm),
+            apt: self.apt.unwrap_or(base.apt),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,6 +83,7 @@ impl Written {
             [(Manager::Pip, &all.pip), (Manager::Npm, &all.npm), (Manager::Apt, &all.apt)]
         });
         for (manager, list) in packages {
+            let Some(list) = list else { continue };
             let odd = list.iter().any(|spec| Spec::parse(manager, spec).is_none());
             if odd || list.len() > DECLARED_MAX {
                 let param = format!("packages.{}", manager.as_str());
@@ -108,7 +128,7 @@ pub(super) async fn create(
         slug,
         description: written.description.unwrap_or_default(),
         entry: written.entry.unwrap_or_default(),
-        declared: written.packages.unwrap_or_default(),
+        declared: written.packages.unwrap_or_default().over(Declared::default()),
         python: written.runtime.and_then(Runtime::python),
         now_ms: now_ms(),
     };
@@ -163,7 +183,7 @@ pub(super) async fn update(
     row.name = written.name.unwrap_or(row.name);
     row.description = written.description.unwrap_or(row.description);
     row.entry = written.entry.unwrap_or(row.entry);
-    row.declared = written.packages.unwrap_or(row.declared);
+    row.declared = written.packages.unwrap_or_default().over(row.declared);
     row.python = written.runtime.map_or(row.python, Runtime::python);
     row.updated_ms = now_ms();
     app.store.update_environment(row).await.tried("storing the environment")?;

@@ -1,7 +1,7 @@
 //! Commands of a session and their output.
 
 use super::auth::Scope;
-use super::extract::Named;
+use super::extract::{Named, QueryOf};
 use super::{body, objects, sessions};
 use crate::app::App;
 use crate::failure::{Code, Failure, Tried};
@@ -10,7 +10,7 @@ use crate::sessions::service::{self, NewCommand, failure};
 use crate::store::CommandRow;
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::{BufMut, Bytes, BytesMut};
 use hangar_runtime::ids::{CommandId, SessionId};
@@ -134,7 +134,7 @@ pub(super) async fn output(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
     Named(place): Named<Place>,
-    Query(query): Query<OutputQuery>,
+    QueryOf(query): QueryOf<OutputQuery>,
 ) -> Result<Response, Failure> {
     let (row, end) = find(&app, &scope, &place).await?;
     let what = "reading the output";

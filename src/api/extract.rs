@@ -2,7 +2,7 @@
 
 use crate::environments::source_path::SourcePath;
 use crate::failure::{Code, Failure};
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use hangar_runtime::ids::{CommandId, EnvironmentId, SessionId, VersionNumber};
 use serde::de::DeserializeOwned;
@@ -10,6 +10,24 @@ use serde::de::DeserializeOwned;
 /// What the path names. A name that cannot exist is as good as one that does not.
 #[derive(Debug)]
 pub struct Named<T>(pub T);
+
+/// The query of a request. One that does not fit is refused in the protocol's shape.
+#[derive(Debug)]
+pub struct QueryOf<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryOf<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
+        let asked = Query::<T>::try_from_uri(&parts.uri);
+        let Query(asked) = asked.map_err(|error| {
+            Failure::new(Code::InvalidInput, "the query has a value of the wrong kind")
+                .with_param("query")
+                .with_cause(error)
+        })?;
+        Ok(Self(asked))
+    }
+}
 
 /// A kind of thing a path can name.
 pub trait FromPath: Sized {
@@ -31,6 +49,22 @@ impl<S: Send + Sync, T: FromPath> FromRequestParts<S> for Named<T> {
         let Path(raw) = path
             .map_err(|_| Failure::new(Code::RouteNotFound, "the path is not one of this server"))?;
         T::from_path(raw).map(Self)
+    }
+}
+
+impl FromPath for String {
+    type Raw = Self;
+
+    fn from_path(raw: Self) -> Result<Self, Failure> {
+        Ok(raw)
+    }
+}
+
+impl FromPath for (String, String) {
+    type Raw = Self;
+
+    fn from_path(raw: Self) -> Result<Self, Failure> {
+        Ok(raw)
     }
 }
 

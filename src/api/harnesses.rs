@@ -10,7 +10,7 @@ use crate::harnesses::{self, BASES};
 use crate::store::{HarnessConfig, HarnessRow, Reference};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use hangar_runtime::ids::EnvironmentId;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -122,7 +122,7 @@ async fn find_harness(app: &App, scope: &str, id: &str) -> Result<HarnessRow, Fa
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Result<Json<Value>, Failure> {
     Ok(Json(object(&find_harness(&app, &scope, &id).await?)))
 }
@@ -131,7 +131,7 @@ pub(super) async fn show(
 pub(super) async fn update(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
     body: Body,
 ) -> Result<Json<Value>, Failure> {
     let mut row = find_harness(&app, &scope, &id).await?;
@@ -154,7 +154,7 @@ pub(super) async fn update(
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Result<Json<Value>, Failure> {
     if !app.store.delete_harness(&scope, &id).await.tried("removing the harness")? {
         return Err(Failure::new(Code::HarnessNotFound, "there is no such harness"));

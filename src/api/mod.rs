@@ -16,6 +16,7 @@ mod import;
 mod log_events;
 mod media;
 mod objects;
+mod packages;
 mod ranges;
 mod sessions;
 #[cfg(test)]
@@ -42,6 +43,9 @@ const VERSION_HEADER: &str = "uhp-version";
 pub fn router(app: Arc<App>) -> Router {
     let environments = Router::new()
         .route("/", post(environments::create).get(environments::list))
+        // Before `/{id}`: no id is called so.
+        .route("/runtimes", get(packages::runtimes))
+        .route("/packages/check", get(packages::check))
         .route(
             "/{id}",
             get(environments::show).put(environments::update).delete(environments::delete),

@@ -65,6 +65,8 @@ fn server() -> Server {
         config,
         files,
         locks: Default::default(),
+        lookups: Default::default(),
+        runtimes: Default::default(),
         tags: Default::default(),
         logs: Default::default(),
         activity: Default::default(),

@@ -2,12 +2,13 @@
 
 use super::auth::{DEFAULT_SCOPE, Operator, token_digest};
 use super::body;
+use super::extract::Named;
 use crate::app::{App, now_ms, random_hex};
 use crate::failure::{Code, Failure, Tried};
 use crate::store::{Access, FIRST_TOKEN, TokenRow};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -65,7 +66,7 @@ pub(super) async fn list(_: Operator, State(app): State<Arc<App>>) -> Result<Jso
 pub(super) async fn revoke(
     _: Operator,
     State(app): State<Arc<App>>,
-    Path(id): Path<String>,
+    Named(id): Named<String>,
 ) -> Result<Json<Value>, Failure> {
     if id == FIRST_TOKEN {
         let why = "the first token is the one in the state directory: change it there and restart";

@@ -3,7 +3,7 @@
 use super::auth::Scope;
 use super::body;
 use super::builds::{Place, describe, ready};
-use super::extract::Named;
+use super::extract::{Named, QueryOf};
 use crate::app::{App, blocking, now_ms};
 use crate::environments::import::anonymous_upload;
 use crate::environments::{find, retention};
@@ -13,7 +13,7 @@ use crate::store::{PackageRow, Removal};
 use crate::warden_client::WardenError;
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use hangar_rootfs::job::{CompareOptions, CompareOutcome, MeasureOutcome, TreeSize};
 use hangar_runtime::ids::{EnvironmentId, VersionNumber};
 use hangar_runtime::wire::warden::{Job, JobEnd, RefusalCode};
@@ -43,13 +43,12 @@ pub(super) async fn diff(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
     Named(id): Named<EnvironmentId>,
-    query: Result<Query<Compared>, axum::extract::rejection::QueryRejection>,
+    QueryOf(query): QueryOf<Compared>,
 ) -> Result<Json<Value>, Failure> {
     let number = |param: &str| {
         Failure::new(Code::InvalidInput, "`from` and `to` are numbers of versions")
             .with_param(param)
     };
-    let Query(query) = query.map_err(|_| number("from"))?;
     let (from, to) =
         (query.from.ok_or_else(|| number("from"))?, query.to.ok_or_else(|| number("to"))?);
     let before = ready(&app, &scope, &(id.clone(), from)).await?;

@@ -8,6 +8,7 @@ pub mod node;
 pub mod python;
 pub mod retention;
 pub mod reuse;
+pub mod runtimes;
 pub mod slug;
 pub mod source;
 pub mod source_path;

@@ -39,7 +39,7 @@ impl Manager {
 }
 
 /// What a specification names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Spec {
     /// The package.
     pub name: String,

@@ -86,6 +86,8 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         warden,
         isolations,
         locks: Default::default(),
+        lookups: Default::default(),
+        runtimes: Default::default(),
         tags: Default::default(),
         logs: Default::default(),
         activity: Default::default(),
