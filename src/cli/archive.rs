@@ -14,19 +14,24 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The one directory everything in the archive is below. The server removes a wrapping directory;
 /// without this one, a project with a single directory at its root would lose that.
 const WRAPPER: &str = "project";
 
-/// Writes what lies below a directory as a tar archive.
+/// Writes what lies below a directory as a tar archive, where all of it lies `below` another.
 ///
 /// # Errors
 /// When something cannot be read, changes while it is read, or `out` fails. The archive has no end
 /// then and is refused by who receives it.
-pub fn write(root: BorrowedFd<'_>, out: impl Write) -> Result<Contents, CliError> {
-    let mut archive = Archive { tar: tar::Builder::new(out), contents: Contents::default() };
+pub fn write(
+    root: BorrowedFd<'_>,
+    out: impl Write,
+    below: Option<&str>,
+) -> Result<Contents, CliError> {
+    let top = Path::new(WRAPPER).join(below.unwrap_or_default());
+    let mut archive = Archive { tar: tar::Builder::new(out), top, contents: Contents::default() };
     let stat = rustix::fs::fstat(root).map_err(io::Error::from);
     let stat = stat.while_doing(|| reading(Path::new("")))?;
     archive.entry(Path::new(""), header(tar::EntryType::Directory, &stat), io::empty())?;
@@ -41,6 +46,7 @@ const DEPTH_MAX: usize = 256;
 
 struct Archive<W: Write> {
     tar: tar::Builder<W>,
+    top: PathBuf,
     contents: Contents,
 }
 
@@ -127,7 +133,7 @@ impl<W: Write> Archive<W> {
         from: impl Read,
     ) -> Result<(), CliError> {
         let mut exact = Exact { from, left: header.entry_size().while_doing(|| reading(path))? };
-        let written = self.tar.append_data(&mut header, Path::new(WRAPPER).join(path), &mut exact);
+        let written = self.tar.append_data(&mut header, self.top.join(path), &mut exact);
         if exact.left > 0 && written.is_ok() {
             return Err(CliError::new(format!(
                 "{} became shorter while it was read",
@@ -139,9 +145,7 @@ impl<W: Write> Archive<W> {
 
     fn symlink(&mut self, path: &Path, stat: &Stat, target: &OsStr) -> Result<(), CliError> {
         let mut header = header(tar::EntryType::Symlink, stat);
-        self.tar
-            .append_link(&mut header, Path::new(WRAPPER).join(path), target)
-            .while_doing(|| reading(path))
+        self.tar.append_link(&mut header, self.top.join(path), target).while_doing(|| reading(path))
     }
 }
 

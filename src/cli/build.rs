@@ -2,6 +2,7 @@
 
 use super::client::{Body, Client};
 use super::error::{CliError, While};
+use super::progress::Progress;
 use super::project::{Contents, Project};
 use super::terminal::{LogFilter, printable};
 use super::wire::{Build, Imported};
@@ -17,7 +18,16 @@ use tokio_stream::wrappers::ReceiverStream;
 /// The most that is written to the socket at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Uploads a project as the source of an environment, in place of what was there.
+/// What becomes of the files that are there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// They go away.
+    Replaced,
+    /// They stay, but for those the project has too.
+    Kept,
+}
+
+/// Uploads a project into the source of an environment, below a directory of it or at its root.
 ///
 /// # Errors
 /// When the project cannot be read or the server does not take it; the source stays as it was.
@@ -25,11 +35,15 @@ pub async fn import(
     client: &Client,
     environment: &str,
     project: Project,
+    below: Option<String>,
+    existing: Existing,
 ) -> Result<(Contents, Imported), CliError> {
+    let progress = Progress::new("sent");
     let (sender, receiver) = mpsc::channel::<io::Result<Frame<Bytes>>>(4);
     let walk = tokio::task::spawn_blocking(move || {
-        let out = io::BufWriter::with_capacity(PIECE_BYTES, BodyWriter(sender.clone()));
-        let written = project.write_archive(out);
+        let body = BodyWriter { sender: sender.clone(), progress };
+        let out = io::BufWriter::with_capacity(PIECE_BYTES, body);
+        let written = project.write_archive(out, below.as_deref());
         if written.is_err() {
             // Breaks the upload off, so that what was sent so far is not taken for the project.
             let _stopped = sender.blocking_send(Err(io::ErrorKind::Other.into()));
@@ -37,7 +51,8 @@ pub async fn import(
         written
     });
     let body: Body = BodyExt::boxed(StreamBody::new(ReceiverStream::new(receiver)));
-    let path = format!("/v1/environments/{environment}/import?replace=1");
+    let replace = u8::from(existing == Existing::Replaced);
+    let path = format!("/v1/environments/{environment}/import?replace={replace}");
     let uploaded = client.upload::<Imported>(&path, "application/x-tar", body).await;
     let walked = walk.await.while_doing(|| "reading the project failed")?;
     match (uploaded, walked) {
@@ -208,13 +223,19 @@ impl Log {
 }
 
 /// The writing end of a request's body.
-struct BodyWriter(mpsc::Sender<io::Result<Frame<Bytes>>>);
+struct BodyWriter {
+    sender: mpsc::Sender<io::Result<Frame<Bytes>>>,
+    progress: Progress,
+}
 
 impl Write for BodyWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let frame = Frame::data(Bytes::copy_from_slice(bytes));
-        match self.0.blocking_send(Ok(frame)) {
-            Ok(()) => Ok(bytes.len()),
+        match self.sender.blocking_send(Ok(frame)) {
+            Ok(()) => {
+                self.progress.add(bytes.len() as u64);
+                Ok(bytes.len())
+            }
             Err(_) => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }

@@ -100,6 +100,28 @@ impl Client {
         self.json(Method::POST, path, Some(body)).await
     }
 
+    /// Writes a JSON body and takes a JSON answer.
+    ///
+    /// # Errors
+    /// As for [`Client::get`].
+    pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, CliError> {
+        self.json(Method::PUT, path, Some(body)).await
+    }
+
+    /// Writes a file of any length and takes a JSON answer.
+    ///
+    /// # Errors
+    /// As for [`Client::get`].
+    pub async fn put_file<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Body,
+    ) -> Result<T, CliError> {
+        let kind = Some(HeaderValue::from_static("application/octet-stream"));
+        let response = self.send(Method::PUT, path, kind, body).await?;
+        decode(path, response).await
+    }
+
     /// Deletes something and takes no interest in the answer.
     ///
     /// # Errors

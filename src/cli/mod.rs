@@ -17,12 +17,14 @@ mod exit;
 mod frames;
 mod options;
 mod output;
+mod progress;
 mod project;
 mod run;
 mod sessions;
 mod signals;
 mod table;
 mod terminal;
+mod tokens;
 mod wire;
 
 use clap::error::ErrorKind;
@@ -67,6 +69,9 @@ enum Command {
     /// Sessions and their commands
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Bearer tokens for clients elsewhere
+    #[command(subcommand)]
+    Token(tokens::TokenCommand),
     /// Show how a session is isolated, as it was proven when it started
     Audit(sessions::Shown),
     /// Tell what this host enforces and lacks, by trying; fails where sessions cannot run
@@ -158,6 +163,7 @@ impl Command {
             Self::Run(options) => run::run(&options, server).await,
             Self::Env(command) => environments::run(&command, server).await.map(|()| 0),
             Self::Session(command) => sessions::run(&command, server).await,
+            Self::Token(command) => tokens::run(&command, server).await.map(|()| 0),
             Self::Audit(shown) => sessions::audit(&shown, server).await.map(|()| 0),
             Self::Serve(_) | Self::Doctor | Self::Egress(_) => {
                 Err(CliError::new("no command of a client"))
@@ -199,6 +205,12 @@ mod tests {
             "hangar --state-dir /x run project -- true",
             "hangar env list --server http://h:1 --token-file t --json",
             "hangar env verify content-studio 1 --state-dir /x",
+            "hangar env import content-studio --git https://example.org/x.git --ref main",
+            "hangar env push content-studio dir --to assets",
+            "hangar env set content-studio --pip numpy==2.3.1 --apt ffmpeg --keep-last 3",
+            "hangar env diff content-studio 1 2 --json",
+            "hangar env rm content-studio --version 1",
+            "hangar token create ci --scope team --read-only",
             "hangar session exec hsess0123456789abcdef0123456789abcdef --timeout 1.5 -- ls -l",
             "hangar egress --control-fd 3",
         ] {
@@ -213,6 +225,9 @@ mod tests {
             "hangar run --network host project -- true",
             "hangar session show ../x",
             "hangar env list --token-file t",
+            "hangar env import x",
+            "hangar env import x dir --git https://example.org/x.git",
+            "hangar env rm x --version 1 --file y",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

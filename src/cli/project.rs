@@ -95,12 +95,16 @@ impl Project {
         Some(self.path.file_name()?.to_str()?.to_owned())
     }
 
-    /// Writes the project as a tar archive.
+    /// Writes the project as a tar archive, at its root or below a directory.
     ///
     /// # Errors
     /// As for [`archive::write`].
-    pub fn write_archive(&self, out: impl Write) -> Result<Contents, CliError> {
-        archive::write(self.root.as_fd(), out)
+    pub fn write_archive(
+        &self,
+        out: impl Write,
+        below: Option<&str>,
+    ) -> Result<Contents, CliError> {
+        archive::write(self.root.as_fd(), out, below)
     }
 }
 
@@ -138,7 +142,7 @@ mod tests {
         let dir = project();
         let mut bytes = Vec::new();
         let project = Project::open(dir.path()).unwrap();
-        let contents = project.write_archive(&mut bytes).unwrap();
+        let contents = project.write_archive(&mut bytes, None).unwrap();
         assert_eq!((contents.files, contents.bytes), (3, 9 + 3 + 4));
         assert_eq!(
             contents.left_out(),
@@ -190,7 +194,7 @@ mod tests {
         let dir = project();
         let archive = || {
             let mut bytes = Vec::new();
-            Project::open(dir.path()).unwrap().write_archive(&mut bytes).unwrap();
+            Project::open(dir.path()).unwrap().write_archive(&mut bytes, None).unwrap();
             bytes
         };
         assert!(archive() == archive());
@@ -208,7 +212,7 @@ mod tests {
             }
         }
         let dir = project();
-        assert!(Project::open(dir.path()).unwrap().write_archive(Full).is_err());
+        assert!(Project::open(dir.path()).unwrap().write_archive(Full, None).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `hangar run`: a project directory and a command, and everything in between.
 
 use super::artifacts::{self, Destination};
-use super::build::{self, Log, Outcome, Show, When};
+use super::build::{self, Existing, Log, Outcome, Show, When};
 use super::client::Client;
 use super::command::Command;
 use super::daemon::{self, Ephemeral};
@@ -174,9 +174,10 @@ impl Run {
         environment: &Environment,
         project: Project,
     ) -> Result<u32, CliError> {
-        let (contents, imported) = build::import(client, &environment.id, project)
-            .await
-            .while_doing(|| "the project was not imported")?;
+        let (contents, imported) =
+            build::import(client, &environment.id, project, None, Existing::Replaced)
+                .await
+                .while_doing(|| "the project was not imported")?;
         if !self.quiet {
             contents.left_out().iter().for_each(|line| note(line));
         }

@@ -1,40 +1,54 @@
-//! `hangar env`: environments, their builds and versions.
+//! `hangar env`: environments, their files, builds and versions.
 
-use super::build::{self, Log, Outcome, Show, When};
+mod builds;
+mod files;
+mod settings;
+mod versions;
+
 use super::client::Client;
-use super::error::{CliError, While};
+use super::error::CliError;
 use super::options::{Format, Server};
-use super::project::Project;
 use super::table::{cell, outline, print, print_json, table};
-use super::terminal::{note, printable};
-use super::wire::{Build, Environment, Environments};
+use super::terminal::printable;
+use super::wire::{Environment, Environments};
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value, json};
-use std::path::PathBuf;
+use serde_json::Value;
 
 /// What `hangar env` can do.
 #[derive(Debug, Subcommand)]
 pub enum EnvironmentCommand {
     /// Make an environment without files
-    Create(Create),
+    Create(settings::Create),
     /// List the environments
     List(Format),
     /// Show an environment
     Show(Shown),
-    /// Replace an environment's source by a project directory
-    Import(Import),
+    /// Change what is written of an environment
+    Set(settings::Set),
+    /// Replace an environment's source by a project directory or a git repository
+    Import(files::Import),
+    /// Put files over an environment's source
+    Push(files::Push),
+    /// List an environment's source, or print a file of it
+    Files(files::Files),
     /// Build the next version and follow its log
-    Build(BuildOptions),
+    Build(builds::BuildOptions),
     /// Print the log of a build
-    Log(LogOptions),
+    Log(builds::LogOptions),
     /// List the versions of an environment
     Versions(Shown),
     /// Make a finished version the active one
     Activate(Version),
+    /// Tell what two versions differ in
+    Diff(versions::Diff),
     /// Compare a version with the digests of its manifest
     Verify(Version),
-    /// Delete an environment with all its versions
-    Rm(Named),
+    /// Tell what an environment takes on disk
+    Usage(Shown),
+    /// List the harnesses whose tasks read an environment
+    Harnesses(Shown),
+    /// Delete an environment with all its versions, or one version or file of it
+    Rm(Rm),
 }
 
 /// Names an environment.
@@ -65,56 +79,20 @@ pub struct Version {
     format: Format,
 }
 
-/// A new environment.
+/// What to delete.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
-  hangar env create 'Content Studio' --entry 'python3 run.py --episode <id>'")]
-pub struct Create {
-    /// Its name; sessions see it at /env/<slug of the name>
-    name: String,
-    /// What it is for
-    #[arg(long)]
-    description: Option<String>,
-    /// The command an agent is told to start with
-    #[arg(long)]
-    entry: Option<String>,
-    #[command(flatten)]
-    format: Format,
-}
-
-/// A project to import.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Not imported: .git .hg .svn, installed dependencies (node_modules .venv venv) and caches.")]
-pub struct Import {
+The active version and those that sessions read are not deleted: activate another one and delete
+the sessions first.")]
+pub struct Rm {
     #[command(flatten)]
     environment: Named,
-    /// The project
-    #[arg(value_name = "PROJECT_DIR")]
-    project: PathBuf,
-}
-
-/// A build to start.
-#[derive(Debug, Args)]
-pub struct BuildOptions {
-    #[command(flatten)]
-    environment: Named,
-    /// Build only when something changed since the active version
-    #[arg(long)]
-    if_changed: bool,
-    /// Do not wait for the end
-    #[arg(long)]
-    detach: bool,
-}
-
-/// A log to print.
-#[derive(Debug, Args)]
-pub struct LogOptions {
-    #[command(flatten)]
-    environment: Named,
-    /// The number of the build [default: the last one]
+    /// Delete this version only
+    #[arg(long, value_name = "NUMBER")]
     version: Option<u32>,
+    /// Delete this file or directory of the source only
+    #[arg(long, value_name = "PATH", conflicts_with = "version")]
+    file: Option<String>,
 }
 
 /// Carries out `hangar env …`.
@@ -130,21 +108,19 @@ pub async fn run(command: &EnvironmentCommand, server: &Server) -> Result<(), Cl
             let environment: Value = client.get(&shown.environment.path(&client).await?).await?;
             show(&environment, shown.format)
         }
+        EnvironmentCommand::Set(set) => set.run(&client).await,
         EnvironmentCommand::Import(import) => import.run(&client).await,
+        EnvironmentCommand::Push(push) => push.run(&client).await,
+        EnvironmentCommand::Files(files) => files.run(&client).await,
         EnvironmentCommand::Build(build) => build.run(&client).await,
         EnvironmentCommand::Log(log) => log.run(&client).await,
-        EnvironmentCommand::Versions(shown) => versions(&client, shown).await,
-        EnvironmentCommand::Activate(version) => {
-            let path = version.environment.path(&client).await?;
-            let path = format!("{path}/versions/{}/activate", version.version);
-            show(&client.post(&path, &json!({})).await?, version.format)
-        }
-        EnvironmentCommand::Verify(version) => {
-            let id = version.environment.find(&client).await?.id;
-            let path = format!("/v1/hangar/environments/{id}/versions/{}/verify", version.version);
-            verified(&client.post(&path, &json!({})).await?, version.format)
-        }
-        EnvironmentCommand::Rm(named) => client.delete(&named.path(&client).await?).await,
+        EnvironmentCommand::Versions(shown) => versions::list(&client, shown).await,
+        EnvironmentCommand::Activate(version) => versions::activate(&client, version).await,
+        EnvironmentCommand::Diff(diff) => diff.run(&client).await,
+        EnvironmentCommand::Verify(version) => versions::verify(&client, version).await,
+        EnvironmentCommand::Usage(shown) => versions::usage(&client, shown).await,
+        EnvironmentCommand::Harnesses(shown) => harnesses(&client, shown).await,
+        EnvironmentCommand::Rm(rm) => rm.run(&client).await,
     }
 }
 
@@ -185,115 +161,40 @@ fn show(value: &Value, format: Format) -> Result<(), CliError> {
     }
 }
 
-fn verified(answer: &Value, format: Format) -> Result<(), CliError> {
-    show(answer, format)?;
-    match answer["intact"].as_bool() {
-        Some(true) => Ok(()),
-        _ => Err(CliError::new("the version is not what was built")),
-    }
-}
-
 async fn list(client: &Client, format: Format) -> Result<(), CliError> {
     let listed: Value = client.get("/v1/environments").await?;
     if format.json {
         return print_json(&listed);
     }
-    let rows: Vec<Vec<String>> = listed["environments"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|e| ["slug", "status", "version", "id", "description"].map(|n| cell(&e[n])).to_vec())
-        .collect();
+    let members = ["slug", "status", "version", "id", "description"];
+    let rows = rows(&listed["environments"], members);
     print(&table(&["SLUG", "STATUS", "VERSION", "ID", "DESCRIPTION"], &rows))
 }
 
-async fn versions(client: &Client, shown: &Shown) -> Result<(), CliError> {
+async fn harnesses(client: &Client, shown: &Shown) -> Result<(), CliError> {
     let path = shown.environment.path(client).await?;
-    let listed: Value = client.get(&format!("{path}/versions")).await?;
+    let listed: Value = client.get(&format!("{path}/harnesses")).await?;
     if shown.format.json {
         return print_json(&listed);
     }
-    let active = &listed["active"];
-    let rows: Vec<Vec<String>> = listed["versions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|v| {
-            let active = if v["version"] == *active { "*" } else { "" };
-            let mut row = vec![active.to_owned()];
-            row.extend(
-                ["version", "status", "files", "bytes", "packages", "error"].map(|n| cell(&v[n])),
-            );
-            row
-        })
-        .collect();
-    print(&table(&["", "VERSION", "STATUS", "FILES", "BYTES", "PACKAGES", "ERROR"], &rows))
+    print(&table(&["NAME", "BASE", "ID"], &rows(&listed["harnesses"], ["name", "base", "id"])))
 }
 
-impl Create {
-    async fn run(&self, client: &Client) -> Result<(), CliError> {
-        let mut request = Map::new();
-        request.insert("name".to_owned(), json!(self.name));
-        for (name, value) in [("description", &self.description), ("entry", &self.entry)] {
-            if let Some(value) = value {
-                request.insert(name.to_owned(), json!(value));
-            }
-        }
-        show(&client.post("/v1/environments", &Value::Object(request)).await?, self.format)
-    }
+/// These members of each object of a list.
+fn rows<const N: usize>(list: &Value, members: [&str; N]) -> Vec<Vec<String>> {
+    let objects = list.as_array().into_iter().flatten();
+    objects.map(|object| members.map(|name| cell(&object[name])).to_vec()).collect()
 }
 
-impl Import {
-    async fn run(&self, client: &Client) -> Result<(), CliError> {
-        let environment = self.environment.find(client).await?;
-        let project = Project::open(&self.project)?;
-        let (contents, imported) = build::import(client, &environment.id, project)
-            .await
-            .while_doing(|| "the project was not imported")?;
-        contents.left_out().iter().for_each(|line| note(line));
-        imported.dropped().iter().for_each(|line| note(line));
-        print(&format!("{} files, {} bytes\n", imported.count, imported.bytes))
-    }
-}
-
-impl BuildOptions {
+impl Rm {
     async fn run(&self, client: &Client) -> Result<(), CliError> {
         let id = self.environment.find(client).await?.id;
-        let when = if self.if_changed { When::Changed } else { When::Always };
-        if self.detach {
-            let body = json!({ "if_changed": when == When::Changed });
-            let started: Build =
-                client.post(&format!("/v1/environments/{id}/build"), &body).await?;
-            return print(&format!(
-                "version {}: {}\n",
-                started.version,
-                printable(&started.status)
-            ));
-        }
-        match build::build(client, &id, when, &mut Log::new(Show::Stderr)).await? {
-            Outcome::Built(version) => print(&format!("version {version}: built\n")),
-            Outcome::Unchanged(version) => print(&format!("version {version}: unchanged\n")),
-        }
+        client
+            .delete(&match (self.version, &self.file) {
+                (Some(version), _) => format!("/v1/hangar/environments/{id}/versions/{version}"),
+                (None, Some(file)) => files::file_path(&id, file),
+                (None, None) => format!("/v1/environments/{id}"),
+            })
+            .await
     }
-}
-
-impl LogOptions {
-    async fn run(&self, client: &Client) -> Result<(), CliError> {
-        let environment = self.environment.find(client).await?;
-        let version = match self.version {
-            Some(version) => version,
-            None => last_build(client, &environment).await?,
-        };
-        build::follow_log(client, &environment.id, version, &mut Log::new(Show::Stdout)).await
-    }
-}
-
-async fn last_build(client: &Client, environment: &Environment) -> Result<u32, CliError> {
-    let listed: Value =
-        client.get(&format!("/v1/environments/{}/versions", environment.id)).await?;
-    let numbers = listed["versions"].as_array().into_iter().flatten();
-    numbers
-        .filter_map(|version| u32::try_from(version["version"].as_u64()?).ok())
-        .max()
-        .ok_or_else(|| CliError::new("nothing was built yet"))
 }
