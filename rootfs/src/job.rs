@@ -100,12 +100,34 @@ pub struct ImportOutcome {
     pub skipped_reasons: BTreeMap<SkipReason, u64>,
     /// The first few members that were dropped.
     pub skipped_examples: Vec<Skipped>,
+    /// What is worth knowing though nothing was dropped, and of how many members it is true.
+    pub notes: BTreeMap<Note, u64>,
     /// Regular files in the tree afterwards, those that were there before included.
     pub count: u64,
     /// The sum of their sizes.
     pub bytes: u64,
     /// The wrapping directory whose content became the root.
     pub wrapper_stripped: Option<String>,
+}
+
+/// What is worth knowing of an import besides what was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Note {
+    /// The member was packed on Windows, and the backslashes in its name became slashes.
+    BackslashesConverted,
+    /// The zip has the name in Unicode beside one in another encoding; the former was taken.
+    NamesFromUnicodeField,
+    /// The zip does not say that the name is UTF-8; it is valid as such and was taken for it.
+    NamesTakenForUtf8,
+    /// The name is no UTF-8 and was decoded as code page 437, which is what a zip then means.
+    NamesFromCp437,
+    /// The zip says nothing about the mode of the file; it is not executable.
+    ModesAbsent,
+    /// Another name in the directory is the same but for upper and lower case.
+    NamesDifferOnlyByCase,
+    /// The name is no UTF-8; it was kept byte for byte.
+    NamesNotUtf8,
 }
 
 /// A member that was dropped.

@@ -5,9 +5,9 @@
 //! archive, or was there before, is never written through.
 
 use super::member::{Data, Kind, Member};
-use super::parents::{Parents, conflict};
+use super::parents::{Parents, conflict, directory_there};
 use super::settle::Landed;
-use super::wrapper::{APPLE_DOUBLE, is_known_metadata};
+use super::wrapper::{APPLE_DOUBLE, Roots, is_known_metadata};
 use crate::job::{ImportOutcome, Limits, Progress, Refusal, RefusalCode, SkipReason, Skipped};
 use crate::names::{NameFault, parts_of, printable, quoted};
 use crate::refusal::Attempt;
@@ -55,6 +55,7 @@ pub(super) struct Materialiser<'a> {
     pub(super) out: BorrowedFd<'a>,
     pub(super) limits: &'a Limits,
     wrapper: Option<Vec<u8>>,
+    pub(super) roots: Roots,
     parents: Parents<'a>,
     /// What is to be looked at once everything landed.
     pub(super) landed: Landed,
@@ -74,6 +75,7 @@ impl<'a> Materialiser<'a> {
             out,
             limits,
             wrapper,
+            roots: Roots::default(),
             parents: Parents::new(out),
             landed: Landed::default(),
             outcome,
@@ -94,6 +96,9 @@ impl<'a> Materialiser<'a> {
             Ok(()) => {}
             Err(Fault::Skip(reason)) => self.skip(&member.name, reason),
             Err(Fault::Refuse(refusal)) => return Err(refusal),
+        }
+        for note in &member.notes {
+            *self.outcome.notes.entry(*note).or_default() += 1;
         }
         // A few long paths name many directories.
         if self.entries + self.parents.made > self.limits.entries_max {
@@ -124,6 +129,9 @@ impl<'a> Materialiser<'a> {
                 Kind::Directory => Ok(()),
                 _ => Err(SkipReason::BadName.into()),
             };
+        }
+        if !may_be_side_file(&path, member.kind) {
+            self.roots.see(&path, member.kind);
         }
         match member.kind {
             Kind::Directory => return self.make_directory(&path, member),
@@ -170,6 +178,8 @@ impl<'a> Materialiser<'a> {
         futimens(&file, &member.mtime.as_timestamps()).attempt(|| quoted(path), "futimens")?;
         if begins == APPLE_DOUBLE && name.to_bytes().starts_with(b"._") {
             self.landed.side_files.push(path.to_vec());
+        } else if may_be_side_file(path, member.kind) {
+            self.roots.see(path, member.kind);
         }
         self.parents.keep(directory, parent);
         Ok(())
@@ -320,15 +330,20 @@ fn replacing<T>(
     }
     match unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) => {}
-        Err(Errno::ISDIR) => return Err(conflict(path, path).into()),
+        Err(Errno::ISDIR) => return Err(directory_there(parent, name, path).into()),
         Err(errno) => return Err(Refusal::call(&quoted(path), "unlinkat", errno).into()),
     }
     make().attempt(|| quoted(path), call).map_err(Fault::Refuse)
 }
 
+/// Whether a member at the top level is none of the project, should its content say so.
+fn may_be_side_file(path: &[u8], kind: Kind) -> bool {
+    kind == Kind::File && path.starts_with(b"._") && !path.contains(&b'/')
+}
+
 /// Drops symlinks that are absolute or lead out of the root as they are written. Those that lead
 /// out by way of other links are found when all links are there ([`super::settle`]).
-fn check_target(path: &[u8], target: &[u8]) -> Result<(), SkipReason> {
+pub(super) fn check_target(path: &[u8], target: &[u8]) -> Result<(), SkipReason> {
     if target.is_empty() || target.contains(&0) {
         return Err(SkipReason::BadName);
     }

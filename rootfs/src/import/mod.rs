@@ -1,16 +1,22 @@
 //! Import: an uploaded archive becomes files below a directory.
 //!
-//! The upload is read twice: once to find a wrapping directory ([`wrapper`]), stopping as soon as
-//! there is none, and once to write ([`materialise`]). So nothing has to be moved afterwards, and
-//! a damaged archive is mostly refused before anything is written.
+//! Members are written as they come ([`materialise`]). Into an empty directory the upload is read
+//! once, and what a wrapping directory holds is moved up at the end ([`unwrap`]); over something
+//! that is there it is read twice, first to find that directory ([`wrapper`]).
 
 pub mod format;
 mod materialise;
 pub mod member;
 mod parents;
 pub mod pax;
+mod place;
 mod settle;
+mod stream;
+mod tar;
+mod unpack;
+mod unwrap;
 pub mod wrapper;
+mod zip;
 
 use crate::job::{ImportOptions, ImportOutcome, Progress, Refusal, Wrapper};
 use materialise::Materialiser;
@@ -33,9 +39,10 @@ pub fn import(
     options: &ImportOptions,
     progress: &mut dyn FnMut(Progress) -> Result<(), Refusal>,
 ) -> Result<ImportOutcome, Refusal> {
+    let lands_alone = unwrap::is_empty(out)?;
     let wrapper = match options.wrapper {
-        Wrapper::Strip => wrapper::find_wrapper(upload, options)?,
-        Wrapper::Keep => None,
+        Wrapper::Strip if !lands_alone => wrapper::find_wrapper(upload, options)?,
+        Wrapper::Strip | Wrapper::Keep => None,
     };
     let mut materialiser = Materialiser::new(out, &options.limits, wrapper);
     read_members(upload, options, |member, data| {
@@ -43,5 +50,8 @@ pub fn import(
         progress(materialiser.progress())?;
         Ok(Next::Continue)
     })?;
+    if options.wrapper == Wrapper::Strip && lands_alone {
+        materialiser.unwrap()?;
+    }
     materialiser.settle()
 }

@@ -5,8 +5,9 @@ use crate::job::{Refusal, RefusalCode, SkipReason};
 use crate::names::quoted;
 use crate::refusal::Attempt;
 use crate::tree::{join, open_directory};
-use rustix::fs::{Mode, mkdirat};
+use rustix::fs::{Dir, Mode, mkdirat};
 use rustix::io::Errno;
+use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Opens parents, and makes them where they are missing.
@@ -78,6 +79,21 @@ impl<'a> Parents<'a> {
         }
         path
     }
+}
+
+/// The refusal of a file whose name a directory has, with a name that is in it.
+pub(super) fn directory_there(parent: &OwnedFd, name: &CStr, path: &[u8]) -> Refusal {
+    let below = open_directory(parent.as_fd(), name.to_bytes()).and_then(|directory| {
+        let mut names = Dir::read_from(&directory)?.filter_map(Result::ok);
+        Ok(names.find(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")))
+    });
+    let mut refusal = conflict(path, path);
+    // It is for the message only; a directory can be empty.
+    if let Ok(Some(below)) = below {
+        let below = quoted(&join(path, below.file_name().to_bytes()));
+        refusal.message.push_str(&format!(": {below} is below it"));
+    }
+    refusal
 }
 
 /// The refusal of a name that is a file and a directory.

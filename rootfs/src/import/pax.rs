@@ -128,7 +128,7 @@ fn until_nul(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Times are kept within what ext4 stores, 1901 to 2446; those beyond become the nearest.
-fn clamp(seconds: i128, nanoseconds: u32) -> Time {
+pub(super) fn clamp(seconds: i128, nanoseconds: u32) -> Time {
     const FIRST: i128 = -(1 << 31);
     const LAST: i128 = (1 << 34) - (1 << 31) - 1;
     if !(FIRST..=LAST).contains(&seconds) {

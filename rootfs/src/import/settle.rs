@@ -1,12 +1,14 @@
 //! What can only be done when every member has landed.
 
 use super::materialise::Materialiser;
-use crate::job::{ImportOutcome, Refusal, SkipReason};
+use crate::job::{ImportOutcome, Note, Refusal, SkipReason};
 use crate::names::quoted;
 use crate::refusal::Attempt;
 use crate::tree::{self, Time, Walk, open_directory, split, stat_leaf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, futimens, openat2, unlinkat};
 use rustix::io::Errno;
+use std::collections::HashSet;
+use std::ffi::CString;
 
 /// What landed and is to be looked at again.
 #[derive(Debug, Default)]
@@ -60,7 +62,12 @@ impl Materialiser<'_> {
 
     /// Unlinks a leaf if it still is what it was when it landed; a later member can have taken its
     /// place.
-    fn unlink(&mut self, path: &[u8], kind: FileType, reason: SkipReason) -> Result<(), Refusal> {
+    pub(super) fn unlink(
+        &mut self,
+        path: &[u8],
+        kind: FileType,
+        reason: SkipReason,
+    ) -> Result<(), Refusal> {
         let (directory, name) = split(path);
         let parent = open_directory(self.out, directory).attempt(|| quoted(path), "openat2")?;
         let found = match stat_leaf(&parent, &name) {
@@ -87,11 +94,25 @@ impl Materialiser<'_> {
         Ok(())
     }
 
+    /// Names that differ only by case, or are no UTF-8, cannot be unpacked everywhere.
+    fn note_similar_names(&mut self, names: &[CString]) {
+        let mut folded = HashSet::with_capacity(names.len());
+        for name in names {
+            let note = match name.to_str() {
+                Ok(text) if folded.insert(text.to_lowercase()) => continue,
+                Ok(_) => Note::NamesDifferOnlyByCase,
+                Err(_) => Note::NamesNotUtf8,
+            };
+            *self.outcome.notes.entry(note).or_default() += 1;
+        }
+    }
+
     fn count(&mut self) -> Result<(), Refusal> {
         // What was there before counts too; only the new members have a limit.
         let limits = crate::job::Limits { entries_max: u64::MAX, ..*self.limits };
         let mut walk = Walk::new(self.out, &limits);
         while let Some(directory) = walk.next_directory()? {
+            self.note_similar_names(&directory.names);
             for name in &directory.names {
                 let path = || quoted(&directory.path_of(name));
                 let found = stat_leaf(&directory.fd, name).attempt(path, "fstatat")?;

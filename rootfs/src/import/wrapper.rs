@@ -8,6 +8,29 @@ use std::fs::File;
 /// The first bytes of an AppleDouble file, in which macOS keeps attributes beside a file.
 pub const APPLE_DOUBLE: [u8; 4] = [0x00, 0x05, 0x16, 0x07];
 
+/// What is at the top level of an archive that is landing.
+#[derive(Debug, Default)]
+pub(super) struct Roots {
+    first: Option<Vec<u8>>,
+    is_several: bool,
+}
+
+impl Roots {
+    /// Takes a member into account by the path it lands at.
+    pub(super) fn see(&mut self, path: &[u8], kind: Kind) {
+        let slash = path.iter().position(|byte| *byte == b'/');
+        let name = &path[..slash.unwrap_or(path.len())];
+        let below = slash.is_some() || kind == Kind::Directory;
+        let first = self.first.get_or_insert_with(|| name.to_vec());
+        self.is_several |= !below || first != name;
+    }
+
+    /// The directory that everything is in.
+    pub(super) fn wrapper(&self) -> Option<&[u8]> {
+        self.first.as_deref().filter(|_| !self.is_several)
+    }
+}
+
 /// Reads the archive as far as needed, and to its end when there is such a directory.
 ///
 /// What archivers add beside it does not count, nor do members that never land.

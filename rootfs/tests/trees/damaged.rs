@@ -1,8 +1,8 @@
 //! Archives that are damaged, cut short, too large or of another kind.
 
-use crate::archive::{Header, Tar, gzip, zstd};
 use crate::hostile::{assert_refused, keep, refusing, run};
 use crate::listing::Place;
+use hangar_archives::{Header, Tar, bzip2, gzip, xz, zstd};
 use hangar_rootfs::job::{ImportOptions, Limits, RefusalCode};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -80,7 +80,7 @@ fn sizes_beyond_the_limits_are_refused_before_they_are_written() {
 #[test]
 fn a_small_upload_that_unpacks_to_very_much_is_refused() {
     let tar = Tar::new().file("zeros", vec![0; 100 << 20]).finish();
-    for bytes in [gzip(&tar), zstd(&tar)] {
+    for bytes in [gzip(&tar), zstd(&tar), xz(&tar), bzip2(&tar)] {
         let place = Place::new();
         let refusal = run(&place, &bytes, &keep()).unwrap_err();
         assert_eq!(refusal.code, RefusalCode::RatioTooHigh, "{refusal}");
@@ -109,9 +109,9 @@ fn formats_that_are_not_read_are_named() {
     let begins = |magic: &[u8]| [magic, &[7; 600]].concat();
     assert_refused(
         vec![
-            refusing("zip", begins(b"PK\x03\x04"), UnsupportedFormat, &["zip", "tar.zst"]),
-            refusing("xz", begins(b"\xfd7zXZ\0"), UnsupportedFormat, &["xz"]),
-            refusing("bzip2", begins(b"BZh9"), UnsupportedFormat, &["bzip2"]),
+            refusing("lzip", begins(b"LZIP"), UnsupportedFormat, &["lzip", "zip, and tar"]),
+            refusing("xz that is none", begins(b"\xfd7zXZ\0"), CorruptArchive, &["damaged"]),
+            refusing("bzip2 that is none", begins(b"BZh9"), CorruptArchive, &["damaged"]),
             refusing("7z", begins(b"7z\xbc\xaf\x27\x1c"), UnsupportedFormat, &["7z"]),
             refusing("nothing", vec![], CorruptArchive, &["the upload is empty"]),
             refusing("text", begins(b"hello world"), CorruptArchive, &["no archive"]),
@@ -165,7 +165,9 @@ fn archives_are_refused_wherever_they_are_cut() {
 fn compressed_archives_that_are_cut_or_damaged_are_refused() {
     let content: Vec<u8> = (0..40_000u32).flat_map(|n| n.wrapping_mul(n).to_le_bytes()).collect();
     let tar = Tar::new().file("p/first", &content).file("p/second", &content).finish();
-    for (name, whole) in [("gzip", gzip(&tar)), ("zstd", zstd(&tar))] {
+    for (name, whole) in
+        [("gzip", gzip(&tar)), ("zstd", zstd(&tar)), ("xz", xz(&tar)), ("bzip2", bzip2(&tar))]
+    {
         for cut in (1..whole.len()).step_by(whole.len() / 40).chain([whole.len() - 1]) {
             let place = Place::new();
             let refusal =
@@ -209,9 +211,11 @@ fn random_damage_does_no_harm() {
         }
         // Most damage is found by the checksum of the header; this lets the rest be seen too.
         mend_checksums(&mut bytes);
-        let packed = match round % 3 {
+        let packed = match round % 5 {
             0 => gzip(&bytes),
             1 => zstd(&bytes),
+            2 => xz(&bytes),
+            3 => bzip2(&bytes),
             _ => bytes,
         };
         let place = Place::in_memory();

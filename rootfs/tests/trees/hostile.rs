@@ -1,8 +1,8 @@
 //! Archives that attack, each with what must come of it. The tree is listed after the import and
 //! a witness outside of it is looked at; a refusal must name the member and the true cause.
 
-use crate::archive::{Header, Tar, upload};
 use crate::listing::Place;
+use hangar_archives::{Header, Tar, upload};
 use hangar_rootfs::import::import;
 use hangar_rootfs::job::{ImportOptions, ImportOutcome, Refusal, RefusalCode, SkipReason, Wrapper};
 use std::fs;

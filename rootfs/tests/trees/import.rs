@@ -1,7 +1,7 @@
 //! Ordinary archives land whole: the twins of what `hostile` refuses.
 
-use crate::archive::{Header, MTIME, Tar, gzip, upload, zstd};
 use crate::listing::{Node, Place, tree};
+use hangar_archives::{Header, MTIME, Tar, gzip, upload, zstd};
 use hangar_rootfs::import::import;
 use hangar_rootfs::job::{ImportOptions, ImportOutcome, Refusal, RefusalCode, SkipReason, Wrapper};
 use std::fs;

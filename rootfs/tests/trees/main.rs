@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-mod archive;
 mod compare;
 mod damaged;
 mod freeze;
@@ -12,3 +11,4 @@ mod listing;
 mod remove;
 mod verify;
 mod worker;
+mod zip;

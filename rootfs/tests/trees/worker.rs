@@ -2,9 +2,9 @@
 //!
 //! These tests need root, to make mounts and to change the root directory.
 
-use crate::archive::Tar;
 use crate::freeze::{Store, project};
 use crate::listing::{Place, tree};
+use hangar_archives::Tar;
 use hangar_rootfs::job::{self, Refusal, RefusalCode};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ impl Job<'_> {
         let options = serde_json::to_vec(&self.options).unwrap();
         rustix::net::send(&ours, &options, SendFlags::empty()).unwrap();
         let upload: OwnedFd = match self.upload {
-            Some(bytes) => crate::archive::upload(bytes).into(),
+            Some(bytes) => hangar_archives::upload(bytes).into(),
             None => File::open("/dev/null").unwrap().into(),
         };
         let mut command = Command::new("unshare");

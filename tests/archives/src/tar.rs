@@ -1,8 +1,5 @@
 //! Tars made byte by byte, also ones that no archiver would write.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
-
 /// A tar that is being made.
 #[derive(Debug, Clone, Default)]
 pub struct Tar {
@@ -13,38 +10,52 @@ pub struct Tar {
 pub const MTIME: u64 = 1_600_000_000;
 
 impl Tar {
+    /// One without members.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// A file that is not executable.
+    #[must_use]
     pub fn file(self, name: impl AsRef<[u8]>, content: impl AsRef<[u8]>) -> Self {
         self.file_mode(name, content, 0o644)
     }
 
+    /// A file with a mode.
+    #[must_use]
     pub fn file_mode(self, name: impl AsRef<[u8]>, content: impl AsRef<[u8]>, mode: u32) -> Self {
         let content = content.as_ref();
         let header = Header::new(name.as_ref(), b'0').mode(mode).size(content.len() as u64);
         self.member(&header, content)
     }
 
+    /// A directory.
+    #[must_use]
     pub fn directory(self, name: impl AsRef<[u8]>) -> Self {
         self.member(&Header::new(name.as_ref(), b'5').mode(0o755), b"")
     }
 
+    /// A symlink.
+    #[must_use]
     pub fn symlink(self, name: impl AsRef<[u8]>, target: impl AsRef<[u8]>) -> Self {
         self.member(&Header::new(name.as_ref(), b'2').link(target.as_ref()), b"")
     }
 
+    /// One more name of a member.
+    #[must_use]
     pub fn hard_link(self, name: impl AsRef<[u8]>, target: impl AsRef<[u8]>) -> Self {
         self.member(&Header::new(name.as_ref(), b'1').link(target.as_ref()), b"")
     }
 
     /// A member without data of any type.
+    #[must_use]
     pub fn special(self, name: impl AsRef<[u8]>, kind: u8) -> Self {
         self.member(&Header::new(name.as_ref(), kind), b"")
     }
 
     /// A pax header with these records.
+    #[must_use]
     pub fn pax(self, kind: u8, records: &[(&str, &[u8])]) -> Self {
         let mut body = Vec::new();
         for (key, value) in records {
@@ -55,12 +66,15 @@ impl Tar {
     }
 
     /// A GNU header with a long name (`L`) or a long link target (`K`).
+    #[must_use]
     pub fn long(self, kind: u8, name: &[u8]) -> Self {
         let body = [name, b"\0"].concat();
         let header = Header::new(b"././@LongLink", kind).size(body.len() as u64);
         self.member(&header, &body)
     }
 
+    /// Any header and its data.
+    #[must_use]
     pub fn member(mut self, header: &Header, data: &[u8]) -> Self {
         self.bytes.extend_from_slice(&header.block());
         self.bytes.extend_from_slice(data);
@@ -70,12 +84,14 @@ impl Tar {
     }
 
     /// The archive with its end.
+    #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.bytes.resize(self.bytes.len() + 1024, 0);
         self.bytes
     }
 
     /// The archive without its end.
+    #[must_use]
     pub fn unfinished(self) -> Vec<u8> {
         self.bytes
     }
@@ -97,6 +113,11 @@ pub struct Header {
 }
 
 impl Header {
+    /// A name of at most 100 bytes and a type.
+    ///
+    /// # Panics
+    /// When the name is longer.
+    #[must_use]
     pub fn new(name: &[u8], kind: u8) -> Self {
         let mut header = Self { block: [0; 512] };
         assert!(name.len() <= 100, "a longer name needs Tar::long");
@@ -108,21 +129,32 @@ impl Header {
         header.mode(0o644).size(0).mtime(MTIME)
     }
 
+    /// The mode.
+    #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.block[100..108].copy_from_slice(format!("{mode:07o}\0").as_bytes());
         self
     }
 
+    /// How many bytes of data follow.
+    #[must_use]
     pub fn size(mut self, size: u64) -> Self {
         self.block[124..136].copy_from_slice(format!("{size:011o}\0").as_bytes());
         self
     }
 
+    /// The time of last modification.
+    #[must_use]
     pub fn mtime(mut self, mtime: u64) -> Self {
         self.block[136..148].copy_from_slice(format!("{mtime:011o}\0").as_bytes());
         self
     }
 
+    /// What a link points to.
+    ///
+    /// # Panics
+    /// When it is longer than 100 bytes.
+    #[must_use]
     pub fn link(mut self, target: &[u8]) -> Self {
         assert!(target.len() <= 100, "a longer target needs Tar::long");
         self.block[157..157 + target.len()].copy_from_slice(target);
@@ -130,6 +162,7 @@ impl Header {
     }
 
     /// Overwrites bytes of the header.
+    #[must_use]
     pub fn raw(mut self, at: usize, bytes: &[u8]) -> Self {
         self.block[at..at + bytes.len()].copy_from_slice(bytes);
         self
@@ -142,27 +175,4 @@ impl Header {
         block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         block
     }
-}
-
-/// The bytes as one gzip member.
-pub fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-/// The bytes as one zstd frame with a checksum.
-pub fn zstd(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
-    encoder.include_checksum(true).unwrap();
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
-
-/// A file with these bytes, as the upload arrives.
-pub fn upload(bytes: &[u8]) -> File {
-    let mut file = tempfile::tempfile_in("/var/tmp").unwrap();
-    file.write_all(bytes).unwrap();
-    file.seek(SeekFrom::End(0)).unwrap();
-    file
 }
