@@ -11,6 +11,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
+use hangar_rootfs::job::ImportOutcome;
 use hangar_runtime::ids::EnvironmentId;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -42,12 +43,19 @@ pub(super) async fn import(
     }
     let file = file.try_clone().tried("storing the upload")?;
     let outcome = crate::environments::import::import(&app, &id, file, existing).await?;
-    Ok(Json(json!({
+    Ok(Json(answer(&outcome)))
+}
+
+/// The four numbers of the protocol, and what they do not say.
+fn answer(outcome: &ImportOutcome) -> Value {
+    json!({
         "written": outcome.written,
         "skipped": outcome.skipped,
         "count": outcome.count,
         "bytes": outcome.bytes,
         "skipped_reasons": outcome.skipped_reasons,
         "skipped_examples": outcome.skipped_examples,
-    })))
+        "wrapper_stripped": outcome.wrapper_stripped,
+        "notes": outcome.notes,
+    })
 }

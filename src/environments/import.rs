@@ -97,16 +97,21 @@ fn refused(bytes: &[u8]) -> Failure {
         Ok(refusal) => refusal,
         Err(error) => return Failure::internal("the import", error),
     };
-    let code = match refusal.code {
-        RefusalCode::FileTooLarge | RefusalCode::TreeTooLarge | RefusalCode::TooManyEntries => {
-            Code::FileTooLarge
+    let (code, limit) = match refusal.code {
+        RefusalCode::FileTooLarge | RefusalCode::TreeTooLarge => {
+            (Code::FileTooLarge, Some("max_bytes"))
         }
-        RefusalCode::Failed | RefusalCode::DiskFull | RefusalCode::InvalidOptions => Code::Internal,
-        _ => Code::EnvironmentInvalid,
+        RefusalCode::TooManyEntries => (Code::EnvironmentInvalid, Some("max_entries")),
+        RefusalCode::PathTooLong => (Code::EnvironmentInvalid, Some("max_path_bytes")),
+        RefusalCode::PathTooDeep => (Code::EnvironmentInvalid, Some("max_path_depth")),
+        RefusalCode::RatioTooHigh => (Code::EnvironmentInvalid, Some("max_ratio")),
+        RefusalCode::DiskFull => (Code::EnvironmentUnavailable, None),
+        RefusalCode::Failed | RefusalCode::InvalidOptions => (Code::Internal, None),
+        _ => (Code::EnvironmentInvalid, None),
     };
     let mut failure = Failure::new(code, refusal.message).with_cause(refusal.detail);
-    if let Some(limit) = refusal.limit {
-        failure = failure.with_detail(serde_json::json!({ "max_bytes": limit }));
+    if let (Some(name), Some(limit)) = (limit, refusal.limit) {
+        failure = failure.with_detail(serde_json::json!({ name: limit }));
     }
     failure
 }
@@ -178,15 +183,25 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_the_worker_reaches_the_caller_with_its_limit() {
-        let refusal = job::Refusal {
-            code: RefusalCode::TreeTooLarge,
-            message: "the project is too large".into(),
-            detail: "/out/x".into(),
-            limit: Some(5),
-        };
-        let failure = refused(&serde_json::to_vec(&refusal).unwrap());
-        assert_eq!(failure.code, Code::FileTooLarge);
-        assert_eq!(failure.detail.unwrap()["max_bytes"], 5);
+    fn a_limit_that_was_passed_is_named_by_what_it_counts() {
+        use RefusalCode::*;
+        for (code, expected, name) in [
+            (FileTooLarge, Code::FileTooLarge, "max_bytes"),
+            (TreeTooLarge, Code::FileTooLarge, "max_bytes"),
+            (TooManyEntries, Code::EnvironmentInvalid, "max_entries"),
+            (PathTooLong, Code::EnvironmentInvalid, "max_path_bytes"),
+            (PathTooDeep, Code::EnvironmentInvalid, "max_path_depth"),
+            (RatioTooHigh, Code::EnvironmentInvalid, "max_ratio"),
+        ] {
+            let refusal = job::Refusal {
+                code,
+                message: "it is too large".into(),
+                detail: "/out/x".into(),
+                limit: Some(5),
+            };
+            let failure = refused(&serde_json::to_vec(&refusal).unwrap());
+            assert_eq!(failure.code, expected);
+            assert_eq!(failure.detail.unwrap(), serde_json::json!({ name: 5 }));
+        }
     }
 }

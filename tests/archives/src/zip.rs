@@ -33,6 +33,8 @@ pub enum Sizes {
     Before,
     /// Behind the data, since the archive was written to a pipe.
     Behind,
+    /// The same, with eight bytes for each size.
+    BehindWide,
     /// In the zip64 fields, though they would fit elsewhere.
     Wide,
 }
@@ -171,7 +173,15 @@ impl ZipMember {
     }
 
     fn all_flags(&self) -> u16 {
-        self.flags | if self.sizes == Sizes::Behind { 1 << 3 } else { 0 }
+        self.flags | if self.is_streamed() { 1 << 3 } else { 0 }
+    }
+
+    fn is_streamed(&self) -> bool {
+        matches!(self.sizes, Sizes::Behind | Sizes::BehindWide)
+    }
+
+    fn is_wide(&self) -> bool {
+        matches!(self.sizes, Sizes::Wide | Sizes::BehindWide)
     }
 }
 
@@ -261,7 +271,7 @@ impl Zip {
 
     fn push_header(&mut self, member: &ZipMember, facts: &Facts) {
         let known = Facts { checksum: 0, packed: 0, size: 0 };
-        let shown = if member.sizes == Sizes::Behind { &known } else { facts };
+        let shown = if member.is_streamed() { &known } else { facts };
         let wide = wide_field(member, &[shown.size, shown.packed]);
         let (out, name) = (&mut self.bytes, &member.local_name);
         out.extend_from_slice(b"PK\x03\x04\x14\0");
@@ -274,11 +284,14 @@ impl Zip {
     }
 
     fn push_descriptor(&mut self, member: &ZipMember, facts: &Facts) {
-        if member.sizes == Sizes::Behind {
-            self.bytes.extend_from_slice(b"PK\x07\x08");
-            push32(&mut self.bytes, u64::from(facts.checksum));
-            push32(&mut self.bytes, facts.packed);
-            push32(&mut self.bytes, facts.size);
+        if !member.is_streamed() {
+            return;
+        }
+        self.bytes.extend_from_slice(b"PK\x07\x08");
+        push32(&mut self.bytes, u64::from(facts.checksum));
+        for size in [facts.packed, facts.size] {
+            let bytes = if member.is_wide() { 8 } else { 4 };
+            self.bytes.extend_from_slice(&size.to_le_bytes()[..bytes]);
         }
     }
 
@@ -358,14 +371,14 @@ fn push_common(out: &mut Vec<u8>, member: &ZipMember, facts: &Facts) {
     push16(out, u64::from(member.time));
     push16(out, u64::from(member.date));
     push32(out, u64::from(facts.checksum));
-    let wide = member.sizes == Sizes::Wide;
+    let wide = member.is_wide();
     push32(out, if wide { 0xffff_ffff } else { facts.packed });
     push32(out, if wide { 0xffff_ffff } else { facts.size });
 }
 
 fn wide_field(member: &ZipMember, numbers: &[u64]) -> Vec<u8> {
     let mut field = Vec::new();
-    if member.sizes == Sizes::Wide {
+    if member.is_wide() {
         push16(&mut field, 1);
         push16(&mut field, 8 * numbers.len() as u64);
         numbers.iter().for_each(|number| field.extend_from_slice(&number.to_le_bytes()));
