@@ -3,6 +3,7 @@
 use crate::api::auth::Tokens;
 use crate::config::Config;
 use crate::environments::build::log::GrowingLogs;
+use crate::environments::git::GitImports;
 use crate::environments::locks::SourceLocks;
 use crate::environments::runtimes::Runtimes;
 use crate::environments::source::Sources;
@@ -10,6 +11,7 @@ use crate::environments::tags::Tags;
 use crate::environments::toolchain::Toolchain;
 use crate::lookups::Lookups;
 use crate::sessions::isolation::Isolations;
+use crate::sessions::live::LiveSessions;
 use crate::store::Store;
 use crate::warden_client::WardenClient;
 use std::path::PathBuf;
@@ -36,6 +38,10 @@ pub struct App {
     pub tags: Tags,
     /// Who may change a source now.
     pub locks: SourceLocks,
+    /// The sessions that requests use for themselves.
+    pub live_sessions: LiveSessions,
+    /// The repositories that are fetched.
+    pub git_imports: GitImports,
     /// The logs of builds that run.
     pub logs: GrowingLogs,
     /// When the last request was.

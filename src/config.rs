@@ -40,6 +40,8 @@ pub struct Uploads {
     pub unpacked_bytes_max: u64,
     /// The most files and directories of a source.
     pub entries_max: u64,
+    /// How long fetching a repository may take.
+    pub git_timeout_s: u64,
     /// The largest JSON body.
     pub json_bytes_max: usize,
 }
@@ -51,6 +53,7 @@ impl Default for Uploads {
             import_bytes_max: 2 << 30,
             unpacked_bytes_max: 8 << 30,
             entries_max: 200_000,
+            git_timeout_s: 600,
             json_bytes_max: 1 << 20,
         }
     }

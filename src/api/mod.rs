@@ -53,7 +53,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/{id}/files", get(files::tree))
         .route("/{id}/files/{*path}", get(files::read).put(files::write).delete(files::remove))
         .route("/{id}/directories", post(files::make_directory))
-        .route("/{id}/import", post(import::import))
+        .route("/{id}/import", post(import::import_project))
         .route("/{id}/build", post(builds::start))
         .route("/{id}/builds/{number}", get(builds::show))
         .route("/{id}/harnesses", get(harnesses::of_environment))

@@ -30,6 +30,7 @@ pub(super) fn environment(
         "build": versions.first().map(latest),
         "declared": declared(&row.declared),
         "runtime": { "python": row.python.as_deref().unwrap_or_default() },
+        "imported": row.imported,
         "createdAt": row.created_ms,
         "updatedAt": row.updated_ms,
     })

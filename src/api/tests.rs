@@ -67,6 +67,8 @@ fn server() -> Server {
         locks: Default::default(),
         lookups: Default::default(),
         runtimes: Default::default(),
+        git_imports: Default::default(),
+        live_sessions: Default::default(),
         tags: Default::default(),
         logs: Default::default(),
         activity: Default::default(),

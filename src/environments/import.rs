@@ -3,10 +3,11 @@
 use super::source::Source;
 use crate::app::{App, blocking, now_ms, random_hex};
 use crate::failure::{Code, Failure, Tried};
-use hangar_rootfs::job::{self, ImportOptions, ImportOutcome, RefusalCode};
+use hangar_rootfs::job::{self, ImportOptions, ImportOutcome, RefusalCode, Wrapper};
 use hangar_runtime::ids::EnvironmentId;
 use hangar_runtime::wire::warden::{Job, JobEnd};
 use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
@@ -21,6 +22,17 @@ pub enum Existing {
     Kept,
 }
 
+/// What is imported.
+#[derive(Debug)]
+pub struct Upload {
+    /// An archive, in a file that nobody writes any more.
+    pub file: File,
+    /// What becomes of the source as it is.
+    pub existing: Existing,
+    /// What becomes of a directory that wraps everything.
+    pub wrapper: Wrapper,
+}
+
 /// Unpacks an archive and makes it the source, whole or not at all.
 ///
 /// # Errors
@@ -28,36 +40,63 @@ pub enum Existing {
 pub async fn import(
     app: &App,
     id: &EnvironmentId,
-    mut upload: File,
-    existing: Existing,
+    upload: Upload,
 ) -> Result<ImportOutcome, Failure> {
-    upload.seek(SeekFrom::Start(0)).tried("reading the upload")?;
+    let Upload { mut file, existing, wrapper } = upload;
+    file.seek(SeekFrom::Start(0)).tried("reading the upload")?;
     let _changing = app.locks.changing(id).await;
     let (source, target) = (app.sources.path(id), app.sources.import_path(id));
     let made = target.clone();
-    blocking(move || make_empty(&made)).await.tried("preparing the import")?;
-    let mut outcome = match unpack(app, id, upload).await {
-        Ok(outcome) => outcome,
-        Err(failure) => {
-            // Nobody will ever look at it, and the project may be large.
-            blocking(move || std::fs::remove_dir_all(&target)).await.tried("ending the import")?;
-            return Err(failure);
-        }
+    blocking(move || make_empty(&made)).await.map_err(|error| not_stored(&error))?;
+    let unpacked = unpack(app, id, file, wrapper).await;
+    let placed = target.clone();
+    let placed = match &unpacked {
+        Ok(_) => blocking(move || put_in_place(&source, &placed, existing)).await,
+        Err(_) => Ok(None),
     };
-    let replaced = blocking(move || {
-        if existing == Existing::Kept {
-            keep_what_was_there(&source, &target)?;
-        }
-        renameat_with(CWD, &source, CWD, &target, RenameFlags::EXCHANGE)?;
-        std::fs::remove_dir_all(&target)?;
-        Source::at(&source).map_err(std::io::Error::from)
-    });
-    let replaced = replaced.await.tried("putting the import in place")?;
-    let size = blocking(move || replaced.size()).await?;
-    (outcome.count, outcome.bytes) = size;
+    // The old tree, or what there is of the new one: nobody will look at it again.
+    if let Err(error) = blocking(move || std::fs::remove_dir_all(&target)).await {
+        tracing::warn!("what an import of {id} left was not removed: {error}");
+    }
+    let mut outcome = unpacked?;
+    let size = placed.map_err(|error| not_stored(&error))?;
     app.store.set_source_size(id, None, now_ms()).await.tried("storing the import")?;
-    app.store.set_source_size(id, Some(size), now_ms()).await.tried("storing the import")?;
+    if let Some(size) = size {
+        (outcome.count, outcome.bytes) = size;
+        app.store.set_source_size(id, Some(size), now_ms()).await.tried("storing the import")?;
+    }
     Ok(outcome)
+}
+
+/// Exchanges the source for the new tree, which got what it keeps of the old one before. From the
+/// exchange on nothing fails any more. The answer is the size of the new source.
+fn put_in_place(
+    source: &Path,
+    target: &Path,
+    existing: Existing,
+) -> std::io::Result<Option<(u64, u64)>> {
+    if existing == Existing::Kept {
+        keep_what_was_there(source, target)?;
+    }
+    let size = Source::at(target).map_err(std::io::Error::from)?.size().ok();
+    let parent = File::open(source.parent().unwrap_or(source))?;
+    renameat_with(CWD, source, CWD, target, RenameFlags::EXCHANGE)?;
+    // What is acknowledged outlives a loss of power; what was not may do so too.
+    if let Err(error) = parent.sync_all() {
+        tracing::error!("an import was put in place and not synced: {error}");
+    }
+    Ok(size)
+}
+
+/// A step of ours that failed for want of room is no fault of the server.
+fn not_stored(error: &std::io::Error) -> Failure {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC | Errno::DQUOT) => {
+            let message = "the disk is full; the import could not be stored";
+            Failure::new(Code::EnvironmentUnavailable, message).with_cause(error)
+        }
+        _ => Failure::internal("putting the import in place", error),
+    }
 }
 
 /// Makes an empty directory, whatever an import that was cut off left there.
@@ -69,9 +108,15 @@ fn make_empty(path: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().mode(0o755).create(path)
 }
 
-async fn unpack(app: &App, id: &EnvironmentId, upload: File) -> Result<ImportOutcome, Failure> {
+async fn unpack(
+    app: &App,
+    id: &EnvironmentId,
+    upload: File,
+    wrapper: Wrapper,
+) -> Result<ImportOutcome, Failure> {
     let limits = &app.config.uploads;
     let options = ImportOptions {
+        wrapper,
         limits: job::Limits {
             bytes_max: limits.unpacked_bytes_max,
             file_bytes_max: limits.unpacked_bytes_max,

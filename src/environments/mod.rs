@@ -1,6 +1,7 @@
 //! Environments: their source, what their manifests declare, their builds and versions.
 
 pub mod build;
+pub mod git;
 pub mod import;
 pub mod locks;
 pub mod manifests;

@@ -12,7 +12,7 @@ use crate::sessions::presets::{self, Purpose};
 use crate::store::Parts;
 use answers::Answer;
 use hangar_runtime::plan::Network;
-use session::{Asked, LiveSessions};
+use session::Asked;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,17 +36,11 @@ type Answers = HashMap<(Manager, Spec), (Instant, Answer)>;
 pub struct Lookups {
     known: Mutex<Answers>,
     places: Semaphore,
-    /// Their sessions.
-    pub sessions: LiveSessions,
 }
 
 impl Default for Lookups {
     fn default() -> Self {
-        Self {
-            known: Mutex::default(),
-            places: Semaphore::new(PARALLEL_MAX),
-            sessions: LiveSessions::default(),
-        }
+        Self { known: Mutex::default(), places: Semaphore::new(PARALLEL_MAX) }
     }
 }
 

@@ -8,46 +8,11 @@ use hangar_runtime::ids::{CommandId, SessionId};
 use hangar_runtime::plan::{Environment, HOME_DIR, Limits, Network, Plan, Profile};
 use hangar_runtime::record::Stream;
 use hangar_runtime::wire::warden::{Exec, OutputLimit, Program};
-use std::collections::HashSet;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How much of the output is read.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
-
-/// Sessions of lookups that run now. Each stands on the list of garbage from its beginning, so
-/// that it goes away even when this process dies; until then it is left alone.
-#[derive(Debug, Default)]
-pub struct LiveSessions {
-    sessions: Mutex<HashSet<SessionId>>,
-}
-
-impl LiveSessions {
-    /// Whether a lookup uses the session.
-    #[must_use]
-    pub fn has(&self, session: &SessionId) -> bool {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).contains(session)
-    }
-
-    fn begin(&self, session: &SessionId) -> Live<'_> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.insert(session.clone());
-        Live { all: self, session: session.clone() }
-    }
-}
-
-struct Live<'a> {
-    all: &'a LiveSessions,
-    session: SessionId,
-}
-
-impl Drop for Live<'_> {
-    fn drop(&mut self) {
-        let mut sessions = self.all.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.remove(&self.session);
-    }
-}
 
 /// What is run.
 #[derive(Debug)]
@@ -75,7 +40,7 @@ pub(super) struct Said {
 /// When the session cannot be started. How the command ends is not told: what it says counts.
 pub(super) async fn run(app: &App, asked: Asked) -> Result<Said, Failure> {
     let session = SessionId::parse(&format!("hsess{}", random_hex())).expect("32 digits");
-    let live = app.lookups.sessions.begin(&session);
+    let live = app.live_sessions.begin(&session);
     app.store.add_garbage("session", session.as_str()).await.tried("asking for the package")?;
     let said = run_in(app, &session, asked).await;
     drop(live);

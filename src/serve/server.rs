@@ -88,6 +88,8 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         locks: Default::default(),
         lookups: Default::default(),
         runtimes: Default::default(),
+        git_imports: Default::default(),
+        live_sessions: Default::default(),
         tags: Default::default(),
         logs: Default::default(),
         activity: Default::default(),

@@ -1,6 +1,7 @@
 //! Sessions: what runs, its commands, their output, and the files they leave.
 
 pub mod isolation;
+pub mod live;
 pub mod output;
 pub mod presets;
 pub mod service;

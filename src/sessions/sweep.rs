@@ -75,7 +75,7 @@ async fn remove(app: &App, kind: &str, id: &str) -> Result<bool, String> {
     let work = match kind {
         "session" => {
             let session = SessionId::parse(id).map_err(|error| error.to_string())?;
-            if app.lookups.sessions.has(&session) {
+            if app.live_sessions.has(&session) {
                 return Ok(false);
             }
             app.isolations.stop(&session).await.map_err(|error| error.to_string())?;

@@ -17,6 +17,17 @@ pub struct Declared {
     pub apt: Vec<String>,
 }
 
+/// What an environment remembers of the repository it was imported from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportedCommit {
+    /// The repository's address.
+    pub url: String,
+    /// The branch, tag or commit that was asked for.
+    pub r#ref: Option<String>,
+    /// The commit that was imported.
+    pub commit: String,
+}
+
 /// An environment as it is stored.
 #[derive(Debug, Clone)]
 pub struct EnvironmentRow {
@@ -40,6 +51,8 @@ pub struct EnvironmentRow {
     pub active: Option<VersionNumber>,
     /// The number of the last build, 0 before the first.
     pub latest: u32,
+    /// The commit the source was imported from last.
+    pub imported: Option<ImportedCommit>,
     /// Files and bytes of the source, when they were counted since the last change.
     pub source: Option<(u64, u64)>,
     /// Milliseconds since 1970.
@@ -72,7 +85,7 @@ pub struct NewEnvironment {
 }
 
 const COLUMNS: &str = "id, scope, name, slug, description, entry, declared, python, active, \
-                       latest, source_count, source_bytes, created_ms, updated_ms";
+                       latest, source_count, source_bytes, created_ms, updated_ms, imported";
 
 fn row(row: &Row<'_>) -> Result<EnvironmentRow, StoreError> {
     let count: Option<u64> = row.get(10)?;
@@ -88,6 +101,7 @@ fn row(row: &Row<'_>) -> Result<EnvironmentRow, StoreError> {
         python: row.get(7)?,
         active: row.get::<_, Option<u32>>(8)?.map(version_number).transpose()?,
         latest: row.get(9)?,
+        imported: row.get::<_, Option<String>>(14)?.map(|text| from_json(&text)).transpose()?,
         source: count.zip(bytes),
         created_ms: row.get(12)?,
         updated_ms: row.get(13)?,
@@ -199,6 +213,25 @@ impl Store {
                  updated_ms = iif(?2 IS NULL, ?4, updated_ms) WHERE id = ?1",
                 params![id.as_str(), size.map(|s| s.0), size.map(|s| s.1), now_ms],
             )?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Records the commit a source was imported from; `None` when it came from elsewhere since.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn set_imported(
+        &self,
+        id: &EnvironmentId,
+        imported: Option<ImportedCommit>,
+    ) -> Result<(), StoreError> {
+        let id = id.clone();
+        self.write(Durability::Power, move |db| {
+            let imported = imported.as_ref().map(to_json).transpose()?;
+            let sql = "UPDATE environments SET imported = ?2 WHERE id = ?1";
+            db.execute(sql, params![id.as_str(), imported])?;
             Ok(())
         })
         .await

@@ -15,7 +15,7 @@ mod tokens;
 mod versions;
 
 pub use commands::CommandRow;
-pub use environments::{Declared, EnvironmentRow, NewEnvironment};
+pub use environments::{Declared, EnvironmentRow, ImportedCommit, NewEnvironment};
 pub use harnesses::{HarnessConfig, HarnessRow, Reference};
 pub use retention::Removal;
 pub use schema::FORMAT;

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 const APPLICATION: u32 = u32::from_be_bytes(*b"hngr");
 
 /// Each entry brings a database from the format of its index to the next one.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD];
 
 /// The newest format this program knows.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
@@ -74,6 +74,9 @@ CREATE TABLE harnesses (
 CREATE INDEX harnesses_of ON harnesses (environment);
 CREATE INDEX readers_of ON sessions (environment, version);
 ";
+
+/// The repository and the commit a source was imported from.
+const THIRD: &str = "ALTER TABLE environments ADD COLUMN imported TEXT";
 
 /// Makes the tables or brings them to the newest format.
 pub(super) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {

@@ -14,6 +14,7 @@ pub mod http;
 pub mod probing;
 pub mod processes;
 pub mod remains;
+pub mod repositories;
 pub mod run;
 pub mod session;
 pub mod tree;

@@ -36,12 +36,26 @@ const INSIDE: &[Need] = &[
     need("/usr/bin/gdb --version", &["gdb"]),
 ];
 
+/// What the tests of imports make archives and repositories with, and compare hangar with.
+const ARCHIVERS: &[Need] = &[
+    need("tar --version", &["tar"]),
+    need("bsdtar --version", &["libarchive-tools"]),
+    need("unzip -v", &["unzip"]),
+    need("zip -v", &["zip"]),
+    need("ip -V", &["iproute2"]),
+    need("nsenter --version", &["util-linux"]),
+];
+
 /// The file system that test state lies on.
 const FILE_SYSTEM: &[Need] =
     &[need("mkfs.ext4 -V", &["e2fsprogs"]), need("mount --version", &["mount"])];
 
 /// What hangar is compared with.
-const PEERS: &[Need] = &[need("bwrap --version", &["bubblewrap"])];
+const PEERS: &[Need] = &[
+    need("bwrap --version", &["bubblewrap"]),
+    need("igzip --version", &["isal"]),
+    need("bsdtar --version", &["libarchive-tools"]),
+];
 
 /// What a virtual machine is made of.
 const MACHINE: &[Need] = &[
@@ -73,7 +87,7 @@ pub enum For {
 pub fn set_up(purpose: For) -> Result<(), Failure> {
     let needs: &[&[Need]] = match purpose {
         For::Demo => &[TOOLCHAIN],
-        For::Test => &[TOOLCHAIN, INSIDE, FILE_SYSTEM, PEERS, MACHINE],
+        For::Test => &[TOOLCHAIN, INSIDE, ARCHIVERS, FILE_SYSTEM, PEERS, MACHINE],
         For::Vm => &[FILE_SYSTEM, MACHINE],
         For::Bench => &[TOOLCHAIN, FILE_SYSTEM, PEERS],
     };

@@ -48,7 +48,13 @@ impl Bytes for Zip {
 
 impl Ground {
     pub fn new() -> Self {
+        Self::configured("")
+    }
+
+    /// One whose operator wrote this in the configuration.
+    pub fn configured(config: &str) -> Self {
         let place = Place::default();
+        place.write("state/config.toml", config);
         let daemon = Daemon::start(&place.state());
         let id = daemon.environment("ground", &[]);
         Self { place, daemon, id }

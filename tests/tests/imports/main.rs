@@ -3,6 +3,7 @@
 
 mod content;
 mod formats;
+mod git;
 mod ground;
 mod links;
 mod names;
