@@ -84,7 +84,8 @@ pub fn detect(head: &[u8]) -> Result<Format, Refusal> {
     if begins(b"BZh") {
         return Ok(Format::Bzip2);
     }
-    if begins(b"PK\x03\x04") || begins(b"PK\x05\x06") {
+    // A member, or the end of one without members, in its plain and its zip64 form.
+    if begins(b"PK\x03\x04") || begins(b"PK\x05\x06") || begins(b"PK\x06\x06") {
         return Ok(Format::Zip);
     }
     let known =

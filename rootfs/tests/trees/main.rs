@@ -4,10 +4,13 @@
 
 mod compare;
 mod damaged;
+mod differential;
 mod freeze;
+mod fuzz;
 mod hostile;
 mod import;
 mod listing;
+mod properties;
 mod remove;
 mod verify;
 mod worker;

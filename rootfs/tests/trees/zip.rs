@@ -34,6 +34,14 @@ fn every_way_to_keep_data_is_read() {
 }
 
 #[test]
+fn a_zip_without_members_is_an_empty_project() {
+    for zip in [Zip::new(), Zip::new().wide(), Zip::new().comment(b"nothing")] {
+        let place = Place::new();
+        assert_eq!(run(&place, &zip.finish(), &keep()).unwrap().count, 0);
+    }
+}
+
+#[test]
 fn modes_links_and_times_are_kept() {
     let time = b"\x55\x54\x05\0\x01\x40\x42\x0f\0";
     let zip = Zip::new()
