@@ -148,6 +148,18 @@ impl Failure {
         }
     }
 
+    /// A file that could not be written. Want of room is told; it is no fault of the server.
+    pub fn not_stored(what: &str, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        match error.kind() {
+            StorageFull | QuotaExceeded => {
+                let message = format!("the disk is full; {what} could not be stored");
+                Self::new(Code::EnvironmentUnavailable, message).with_cause(error)
+            }
+            _ => Self::internal(&format!("storing {what}"), error),
+        }
+    }
+
     /// Names the field at fault.
     #[must_use]
     pub fn with_param(mut self, param: &str) -> Self {

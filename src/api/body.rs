@@ -1,7 +1,7 @@
 //! Bodies of requests, bounded in size and time.
 
 use crate::app::{App, blocking};
-use crate::failure::{Code, Failure, Tried};
+use crate::failure::{Code, Failure};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -60,7 +60,8 @@ pub async fn spool(body: Body, file: &Arc<File>, bytes_max: u64) -> Result<u64, 
 
 async fn write(file: &Arc<File>, bytes: Vec<u8>) -> Result<(), Failure> {
     let file = Arc::clone(file);
-    blocking(move || (&*file).write_all(&bytes)).await.tried("storing the upload")
+    let written = blocking(move || (&*file).write_all(&bytes)).await;
+    written.map_err(|error| Failure::not_stored("the upload", &error))
 }
 
 async fn next(stream: &mut axum::body::BodyDataStream) -> Result<Option<Bytes>, Failure> {

@@ -46,8 +46,10 @@ pub(super) async fn import_project(
     let file = file.try_clone().tried("storing the upload")?;
     let upload = Upload { file, existing, wrapper: Wrapper::Strip };
     let outcome = import::import(&app, &id, upload).await?;
-    if existing == Existing::Replaced {
-        app.store.set_imported(&id, None).await.tried("storing the import")?;
+    if existing == Existing::Replaced
+        && let Err(error) = app.store.set_imported(&id, None).await
+    {
+        tracing::error!("that {id} was imported from an archive was not stored: {error}");
     }
     Ok(Json(answer(&outcome)))
 }

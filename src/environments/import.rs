@@ -7,11 +7,10 @@ use hangar_rootfs::job::{self, ImportOptions, ImportOutcome, RefusalCode, Wrappe
 use hangar_runtime::ids::EnvironmentId;
 use hangar_runtime::wire::warden::{Job, JobEnd};
 use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
-use rustix::io::Errno;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Whether the import takes the place of what is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,23 +46,37 @@ pub async fn import(
     let _changing = app.locks.changing(id).await;
     let (source, target) = (app.sources.path(id), app.sources.import_path(id));
     let made = target.clone();
-    blocking(move || make_empty(&made)).await.map_err(|error| not_stored(&error))?;
-    let unpacked = unpack(app, id, file, wrapper).await;
-    let placed = target.clone();
-    let placed = match &unpacked {
-        Ok(_) => blocking(move || put_in_place(&source, &placed, existing)).await,
-        Err(_) => Ok(None),
-    };
+    blocking(move || make_empty(&made))
+        .await
+        .map_err(|error| Failure::not_stored("the import", &error))?;
+    let made = make(app, id, file, wrapper, (source, target.clone()), existing).await;
     // The old tree, or what there is of the new one: nobody will look at it again.
     if let Err(error) = blocking(move || std::fs::remove_dir_all(&target)).await {
         tracing::warn!("what an import of {id} left was not removed: {error}");
     }
-    let mut outcome = unpacked?;
-    let size = placed.map_err(|error| not_stored(&error))?;
+    made
+}
+
+/// Makes the new tree beside the source and exchanges them.
+async fn make(
+    app: &App,
+    id: &EnvironmentId,
+    file: File,
+    wrapper: Wrapper,
+    (source, target): (PathBuf, PathBuf),
+    existing: Existing,
+) -> Result<ImportOutcome, Failure> {
+    let mut outcome = unpack(app, id, file, wrapper).await?;
+    // Before the exchange, so that no failure of the store can follow it.
     app.store.set_source_size(id, None, now_ms()).await.tried("storing the import")?;
+    let placed = blocking(move || put_in_place(&source, &target, existing)).await;
+    let size = placed.map_err(|error| Failure::not_stored("the import", &error))?;
     if let Some(size) = size {
         (outcome.count, outcome.bytes) = size;
-        app.store.set_source_size(id, Some(size), now_ms()).await.tried("storing the import")?;
+        // It is counted again when it is asked for.
+        if let Err(error) = app.store.set_source_size(id, Some(size), now_ms()).await {
+            tracing::warn!("the size of the source of {id} was not stored: {error}");
+        }
     }
     Ok(outcome)
 }
@@ -86,17 +99,6 @@ fn put_in_place(
         tracing::error!("an import was put in place and not synced: {error}");
     }
     Ok(size)
-}
-
-/// A step of ours that failed for want of room is no fault of the server.
-fn not_stored(error: &std::io::Error) -> Failure {
-    match Errno::from_io_error(error) {
-        Some(Errno::NOSPC | Errno::DQUOT) => {
-            let message = "the disk is full; the import could not be stored";
-            Failure::new(Code::EnvironmentUnavailable, message).with_cause(error)
-        }
-        _ => Failure::internal("putting the import in place", error),
-    }
 }
 
 /// Makes an empty directory, whatever an import that was cut off left there.

@@ -57,11 +57,19 @@ pub fn try_ask(socket: &Path, method: &str, path: &str, body: Body<'_>) -> io::R
         body.kind,
         body.bytes.len()
     );
-    // At once: a server that refuses by the head alone may not take the rest.
-    stream.write_all(&[head.as_bytes(), body.bytes].concat())?;
+    // At once: a server that refuses by the head alone may not take the rest. One that refuses in
+    // the middle has answered and closed before all was sent.
+    let sent = stream.write_all(&[head.as_bytes(), body.bytes].concat());
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
-    parse(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
+    let read = stream.read_to_end(&mut bytes);
+    match parse(&bytes) {
+        Some(answer) => Ok(answer),
+        None => {
+            sent?;
+            read?;
+            Err(io::Error::from(io::ErrorKind::UnexpectedEof))
+        }
+    }
 }
 
 /// The answer; `None` when it was cut off.

@@ -82,7 +82,10 @@ pub async fn import(
         r#ref: repository.reference.as_ref().map(|name| name.as_str().to_owned()),
         commit: fetched.commit.clone(),
     };
-    app.store.set_imported(id, Some(imported)).await.tried("storing the import")?;
+    // The source is in place; the answer tells the commit in any case.
+    if let Err(error) = app.store.set_imported(id, Some(imported)).await {
+        tracing::error!("the commit that {id} was imported from was not stored: {error}");
+    }
     Ok((outcome, fetched))
 }
 

@@ -7,7 +7,8 @@ use hangar_tests::run::Place;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Whether what was there before goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,10 +18,47 @@ pub enum Before {
 }
 
 pub struct Ground {
-    place: Place,
+    // In the order in which they go away.
     pub daemon: Daemon,
+    _disk: Option<Disk>,
+    place: Place,
     /// The environment.
     pub id: String,
+}
+
+/// A small file system, mounted where the state directory will be.
+struct Disk {
+    at: PathBuf,
+}
+
+impl Disk {
+    fn mount(place: &Place, bytes: u64, inodes: u32) -> Self {
+        let (at, image) = (place.state(), place.path("disk.img"));
+        fs::create_dir(&at).expect("mkdir");
+        fs::File::create(&image).expect("an image").set_len(bytes).expect("a size");
+        run("mkfs.ext4", &["-q", "-m", "0", "-N", &inodes.to_string()], &image, None);
+        run("mount", &["-o", "loop"], &image, Some(&at));
+        Self { at }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The last process of the server can hold the file system for a moment.
+        for _ in 0..100 {
+            let unmounted = Command::new("umount").arg(&self.at).status();
+            if unmounted.is_ok_and(|status| status.success()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
+fn run(program: &str, arguments: &[&str], image: &Path, more: Option<&Path>) {
+    let mut command = Command::new(program);
+    let status = command.args(arguments).arg(image).args(more).status().expect("it starts");
+    assert!(status.success(), "{program}: {status}");
 }
 
 /// Bytes that are sent: an archive, or what is made of one.
@@ -55,9 +93,20 @@ impl Ground {
     pub fn configured(config: &str) -> Self {
         let place = Place::default();
         place.write("state/config.toml", config);
+        Self::at(place, None)
+    }
+
+    /// One whose state lies on a file system of its own, with so much room and so many inodes.
+    pub fn on_a_disk(bytes: u64, inodes: u32) -> Self {
+        let place = Place::default();
+        let disk = Disk::mount(&place, bytes, inodes);
+        Self::at(place, Some(disk))
+    }
+
+    fn at(place: Place, disk: Option<Disk>) -> Self {
         let daemon = Daemon::start(&place.state());
         let id = daemon.environment("ground", &[]);
-        Self { place, daemon, id }
+        Self { daemon, _disk: disk, place, id }
     }
 
     /// A file or directory beside the state.

@@ -2,11 +2,13 @@
 //! looked at through the listing, the bytes and sessions.
 
 mod content;
+mod exhaustion;
 mod formats;
 mod git;
 mod ground;
 mod links;
 mod names;
+mod real;
 mod shapes;
 
 use hangar_tests::faults::ARCHIVES;
