@@ -198,14 +198,6 @@ impl Range {
         self.base + 4
     }
 
-    /// An id that stands for the creator of a namespace made before its block is known.
-    ///
-    /// No process and no file ever has it. Sixty thousand launches pass before one comes again.
-    #[must_use]
-    pub fn creator(self, number: u64) -> u32 {
-        self.base + 1024 + u32::try_from(number % 60_000).expect("below 60,000")
-    }
-
     /// The block with this index; block 0 is hangar's own and belongs to no session.
     #[must_use]
     pub fn block(self, index: std::num::NonZeroU16) -> Block {

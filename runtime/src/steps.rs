@@ -7,6 +7,7 @@
 use crate::error::SetupError;
 use crate::init::{CommandSetup, Confinement};
 use crate::launch::namespaces::Cloning;
+use crate::launch::views::Views;
 use crate::launch::{Launch, StageOne};
 use crate::{init, launch};
 use std::fmt::Write as _;
@@ -29,12 +30,15 @@ pub struct Step {
 pub enum Action {
     /// The warden, outside, before it is known what the session is for.
     Clone(fn(&mut Cloning<'_>) -> Result<(), SetupError>),
+    /// The warden, outside: once for the views every session has, ahead of time, and once for
+    /// those of the plan.
+    Views(fn(&mut Views<'_>) -> Result<(), SetupError>),
     /// The warden, outside.
     Warden(fn(&mut Launch<'_>) -> Result<(), SetupError>),
     /// The warden's child, inside the new namespaces, before it becomes init.
     StageOne(fn(&StageOne<'_>) -> Result<(), SetupError>),
     /// init, before it runs anything.
-    Init(fn(&mut Confinement) -> Result<(), SetupError>),
+    Init(fn(&mut Confinement<'_>) -> Result<(), SetupError>),
     /// The child of init that becomes a command.
     Command(fn(&CommandSetup<'_>) -> Result<(), SetupError>),
 }
@@ -50,7 +54,7 @@ impl Action {
     #[must_use]
     pub fn side(self) -> &'static str {
         match self {
-            Self::Clone(_) | Self::Warden(_) => "warden",
+            Self::Clone(_) | Self::Views(_) | Self::Warden(_) => "warden",
             Self::StageOne(_) => "stage one",
             Self::Init(_) => "init",
             Self::Command(_) => "command",
@@ -75,7 +79,11 @@ macro_rules! steps {
     };
 }
 
-/// The launch, in order. The warden's steps from `open-views` on run beside those of stage one.
+/// The launch, in order.
+///
+/// Up to `receive-setup` no row needs the plan, only ids and a group of the session's own: that
+/// part is done ahead of time where it can be. The warden's rows from `open-views` on run beside
+/// those of stage one and init.
 pub const LAUNCH: &[Step] = steps! {
     Clone "new-user-namespace", "5.3", launch::namespaces::user:
         "root of the session being root of the host (V1, V10)";
@@ -91,10 +99,10 @@ pub const LAUNCH: &[Step] = steps! {
         "reading or changing the name of the host";
     Clone "clone-stage-one", "5.7", launch::namespaces::clone_stage_one:
         "a process of the session outside its cgroup: v2 limits hold from the first instruction";
-    Clone "join-cgroups", "2.6.24", launch::namespaces::join_cgroups:
-        "a session without limits where the controllers are on v1 (P074, P075, P078)";
-    Warden "map-ids", "3.8", launch::namespaces::map_ids:
+    Clone "map-ids", "3.8", launch::namespaces::map_ids:
         "two sessions sharing a uid (P055, P058)";
+    StageOne "join-cgroups", "2.6.24", launch::stage_one::join_cgroups:
+        "a session without limits where the controllers are on v1 (P074, P075, P078)";
     StageOne "join-new-keyring", "2.6.12", launch::stage_one::join_keyring:
         "keys of the warden being readable by possession (P030)";
     StageOne "new-cgroup-namespace", "4.6", launch::stage_one::new_cgroup_namespace:
@@ -105,30 +113,12 @@ pub const LAUNCH: &[Step] = steps! {
         "a descriptor of the warden in the session (P066)";
     StageOne "execute-init", "3.19", launch::stage_one::execute_init:
         "memory of the warden in the session; a program file the session could overwrite (P070)";
-    Warden "open-views", "5.2", launch::views::open:
-        "a path being exchanged while it is mounted (P064, P065): mounts are made by descriptor";
-    Warden "map-owners", "5.12", launch::views::map_owners:
-        "the session owning what it only reads: chmod, utimes, xattrs, leases (P005, P006, P063b)";
-    Warden "overlay-views", "5.19", launch::views::overlay:
-        "file locks and inotify as channels between sessions (P062, P063)";
-    Warden "make-views-read-only", "5.12", launch::views::make_read_only:
-        "writing the environment, the toolchain or a pack (P001 to P010)";
-    Warden "deny-setuid-on-views", "5.12", launch::views::deny_setuid:
-        "gaining rights by a setuid file (P020)";
-    Warden "deny-devices-on-views", "5.12", launch::views::deny_devices:
-        "opening a device node somebody planted (P021)";
-    Warden "send-setup", "2.6.12", launch::views::send_setup:
-        "init reading its orders from a place the session can write";
     Init "become-undumpable", "2.3.20", init::privileges::become_undumpable:
         "the session tracing init or reading its memory (P034, P068)";
     Init "make-propagation-private", "2.6.15", init::root::make_propagation_private:
         "mount events of the host reaching the session, and back (P017)";
     Init "make-own-root", "5.2", init::root::make_own_root:
         "mount points in a tree somebody else wrote (P064, P104)";
-    Init "mount-temporary-directories", "5.2", init::root::mount_temporary_directories:
-        "sharing /tmp, /run and /dev/shm; filling memory through them (P056, P075)";
-    Init "attach-views", "5.2", init::root::attach_views:
-        "seeing anything but what the plan names";
     Init "mount-devices", "5.2", init::devices::mount_devices:
         "devices and terminals of the host (P032, P041, P084)";
     Init "mount-proc", "5.8", init::proc::mount_proc:
@@ -137,12 +127,32 @@ pub const LAUNCH: &[Step] = steps! {
         "kernel code that only a new user namespace reaches (P018, P052)";
     Init "mask-proc", "5.12", init::proc::mask_proc:
         "kernel settings and memory through /proc (P029, P031, P069)";
+    Init "set-host-name", "2.6.19", init::network::set_host_name:
+        "learning the name of the host";
+    Views "open-views", "5.2", launch::views::open:
+        "a path being exchanged while it is mounted (P064, P065): mounts are made by descriptor";
+    Views "map-owners", "5.12", launch::views::map_owners:
+        "the session owning what it only reads: chmod, utimes, xattrs, leases (P005, P006, P063b)";
+    Views "overlay-views", "5.19", launch::views::overlay:
+        "file locks and inotify as channels between sessions (P062, P063)";
+    Views "make-views-read-only", "5.12", launch::views::make_read_only:
+        "writing the environment, the toolchain or a pack (P001 to P010)";
+    Views "deny-setuid-on-views", "5.12", launch::views::deny_setuid:
+        "gaining rights by a setuid file (P020)";
+    Views "deny-devices-on-views", "5.12", launch::views::deny_devices:
+        "opening a device node somebody planted (P021)";
+    Warden "send-setup", "2.6.12", launch::views::send_setup:
+        "init reading its orders from a place the session can write";
+    Init "receive-setup", "2.6.12", init::receive_setup:
+        "one session carrying out the plan of another: each has a connection of its own";
+    Init "mount-temporary-directories", "5.2", init::root::mount_temporary_directories:
+        "sharing /tmp, /run and /dev/shm; filling memory through them (P056, P075)";
+    Init "attach-views", "5.2", init::root::attach_views:
+        "seeing anything but what the plan names";
     Init "pivot-root", "2.3.41", init::root::pivot:
         "a path back to the host's root";
     Init "make-root-read-only", "5.12", init::root::make_root_read_only:
         "writing the root, /dev and mount points";
-    Init "set-host-name", "2.6.19", init::network::set_host_name:
-        "learning the name of the host";
     Init "configure-network", "2.6.24", init::network::configure:
         "more network than the plan gives: there is no route, at most a proxy";
     Init "lower-resource-limits", "2.6.36", init::command::lower_resource_limits:

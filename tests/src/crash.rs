@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Ids of a session.
-const BLOCK: u32 = 65_536;
+pub const BLOCK: u32 = 65_536;
 
 /// Which process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

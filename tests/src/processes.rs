@@ -26,6 +26,8 @@ pub struct Process {
     pub started: u64,
     /// Where it is in the hierarchies of cgroups.
     pub cgroups: String,
+    /// A system call filter holds it.
+    pub filtered: bool,
 }
 
 impl PartialEq for Process {
@@ -61,6 +63,7 @@ impl Process {
             command: String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned(),
             started: fields.get(19)?.parse().ok()?,
             cgroups: read("cgroup")?,
+            filtered: numbers("Seccomp:") != [0],
         })
     }
 
@@ -74,6 +77,12 @@ impl Process {
     #[must_use]
     pub fn is_first(&self) -> bool {
         self.pids.len() > 1 && self.pids.last() == Some(&1)
+    }
+
+    /// It is the first process of what will be a session, and has no plan yet.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        self.is_first() && !self.filtered
     }
 
     /// It was started by this one, directly or not.

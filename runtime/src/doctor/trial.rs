@@ -4,7 +4,7 @@ use super::Finding;
 use crate::cgroup::Cgroups;
 use crate::error::{AtStep, SetupError};
 use crate::ids::{Range, SessionId};
-use crate::launch::{Launcher, Placement, Request, Trees, toolchain};
+use crate::launch::{Launcher, Placement, Preparation, Request, SharedTrees, Trees, toolchain};
 use crate::plan::{Environment, Limits, Network, Plan, Profile};
 use crate::proof::ProofRecord;
 use crate::steps::LAUNCH;
@@ -89,7 +89,7 @@ fn session(
     cgroups: &Cgroups,
     images: Images<'_>,
 ) -> Result<ProofRecord, SetupError> {
-    let mut launcher = Launcher::new()?;
+    let launcher = Launcher::new()?;
     let range = Range::default();
     let block = range.block(TRIAL_BLOCK);
     let plan = Plan {
@@ -117,24 +117,26 @@ fn session(
         environment: None,
         source: None,
         dependencies: None,
-        toolchain_etc: etc,
-        packs: own("packs")?,
     };
+    let packs = own("packs")?;
     let cgroup = cgroups.create_session(&plan.session, &plan.limits, block.base)?;
-    let launched = launcher.launch(Request {
-        plan: &plan,
+    let placement = || Placement {
+        directory: cgroup.directory(),
+        v1_procs: cgroup.v1_procs(),
+        paths: cgroup.paths(),
+    };
+    let preparation = Preparation {
         range,
         block,
-        trees,
-        placement: Placement {
-            directory: cgroup.directory(),
-            v1_procs: cgroup.v1_procs(),
-            paths: cgroup.paths().into_iter().collect(),
-        },
-        parked: None,
+        placement: placement(),
+        trees: SharedTrees { toolchain_etc: etc.as_fd(), packs: packs.as_fd() },
         init_image: images.init,
         init_arguments: &[],
         steps: LAUNCH,
+    };
+    let launched = launcher.prepare(&preparation).and_then(|prepared| {
+        let placement = placement();
+        launcher.launch(Request { plan: &plan, trees, placement, prepared, steps: LAUNCH })
     });
     let proof = launched.map(|launched| {
         let proof = launched.proof.clone();

@@ -136,8 +136,8 @@ pub fn start_process_session(_: &CommandSetup<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// When what is read back is above what was asked.
-pub fn lower_resource_limits(confinement: &mut Confinement) -> Result<(), SetupError> {
-    for (resource, value) in resource_limits(&confinement.setup.limits) {
+pub fn lower_resource_limits(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
+    for (resource, value) in resource_limits(&confinement.setup("lower-resource-limits")?.limits) {
         lower("lower-resource-limits", resource, value)?;
     }
     Ok(())

@@ -32,7 +32,7 @@ const LINKS: [(&str, &str); 5] = [
 ///
 /// # Errors
 /// When a device of the host is not the one it should be.
-pub fn mount_devices(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn mount_devices(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "mount-devices";
     let root = confinement.root(name)?;
     for (device, major, minor) in DEVICES {

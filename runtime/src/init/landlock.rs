@@ -36,13 +36,14 @@ const ABSENT: [(u32, &str); 3] = [
 ///
 /// # Errors
 /// When the kernel's ABI is not the one the warden saw, or anything is not enforced.
-pub fn enforce(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn enforce(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "enforce-landlock";
     let abi = hangar_runtime_sys::landlock_abi();
-    if abi != confinement.setup.landlock_abi {
-        return Err(SetupError::mismatch(name, "the ABI", confinement.setup.landlock_abi, abi));
+    let setup = confinement.setup(name)?;
+    if abi != setup.landlock_abi {
+        return Err(SetupError::mismatch(name, "the ABI", setup.landlock_abi, abi));
     }
-    let facts = facts(abi, &confinement.setup.mounts);
+    let facts = facts(abi, &setup.mounts);
     let level = level(abi);
     let failed =
         |call: &str, error: &dyn std::fmt::Display| SetupError::other(name, call.to_owned(), error);
@@ -56,7 +57,7 @@ pub fn enforce(confinement: &mut Confinement) -> Result<(), SetupError> {
             .map_err(|e| failed("landlock_create_ruleset(scope)", &e))?;
     }
     let mut created = ruleset.create().map_err(|e| failed("landlock_create_ruleset", &e))?;
-    for (path, access) in rules(&confinement.setup.mounts) {
+    for (path, access) in rules(&setup.mounts) {
         let fd = PathFd::new(&path).map_err(|e| failed(&format!("open({path})"), &e))?;
         created = created
             .add_rule(PathBeneath::new(fd, access.rights(level)))

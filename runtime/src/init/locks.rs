@@ -26,11 +26,11 @@ pub fn inner_map(range: Range) -> [IdMapLine; 2] {
 ///
 /// # Errors
 /// `ENOSPC` when user namespaces are exhausted.
-pub fn lock_mounts(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn lock_mounts(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "lock-mounts";
     let (unshared, announce) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).at(name, || "pipe()")?;
-    let range = Range { base: confinement.setup.range_base };
+    let range = Range { base: confinement.setup(name)?.range_base };
     match clone3(&Clone::default()).at(name, || "clone3()")? {
         Forked::Child => {
             drop(announce);

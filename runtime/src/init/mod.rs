@@ -26,9 +26,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What init's steps work on.
 #[derive(Debug)]
-pub struct Confinement {
-    pub(crate) setup: Setup,
-    /// The views of the plan, one for each of `setup.mounts`, until they are attached.
+pub struct Confinement<'a> {
+    /// The connection to the warden.
+    pub(crate) control: BorrowedFd<'a>,
+    /// The plan's part for init, from `receive-setup` on.
+    pub(crate) setup: Option<Setup>,
+    /// The views of the plan, one for each of the setup's mounts, until they are attached.
     pub(crate) views: Vec<OwnedFd>,
     /// The tmpfs that becomes the root, until `pivot-root`.
     pub(crate) root: Option<OwnedFd>,
@@ -89,38 +92,57 @@ fn confine<'a>(
     control: BorrowedFd<'_>,
     report: impl FnOnce(ProofRecord) -> ProofRecord,
 ) -> Result<Common<'a>, Failure> {
-    let (order, views) = wire::receive::<Order>(control)?;
-    let Order::Setup(setup) = order else {
-        return Err(SetupError::other("receive-setup", "the first order", "is not a setup").into());
-    };
-    if views.len() != setup.mounts.len() {
-        return Err(SetupError::mismatch(
-            "receive-setup",
-            "the number of mounts",
-            setup.mounts.len(),
-            views.len(),
-        )
-        .into());
-    }
-    let common = Common { steps, limits: setup.limits, filters: setup.filters.command.clone() };
     let mut confinement = Confinement {
-        landlock: LandlockFacts::none(setup.landlock_abi),
-        setup: *setup,
-        views,
+        control,
+        setup: None,
+        views: Vec::new(),
         root: None,
         proc: None,
         listener: None,
+        landlock: LandlockFacts::none(0),
     };
     for step in steps {
         if let Action::Init(action) = step.action {
             action(&mut confinement)?;
         }
     }
-    let record = report(proof::observe_self(confinement.landlock)?);
-    let listener = confinement.listener.take();
+    let Confinement { setup, listener, landlock, .. } = confinement;
+    let setup = setup.ok_or_else(|| no_setup("start-init"))?;
+    let record = report(proof::observe_self(landlock)?);
     let fds: Vec<_> = listener.iter().map(AsFd::as_fd).collect();
     wire::send(control, &Report::Ready(Box::new(record)), &fds)?;
-    Ok(common)
+    Ok(Common { steps, limits: setup.limits, filters: setup.filters.command })
+}
+
+/// Waits for the plan. What comes before in the table, a parked child has done.
+///
+/// # Errors
+/// When the warden is gone, gave the launch up, or sent something else.
+pub fn receive_setup(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
+    let name = "receive-setup";
+    let (order, views) = wire::receive::<Order>(confinement.control)
+        .map_err(|error| SetupError::other(name, "recvmsg(warden)", error))?;
+    let Order::Setup(setup) = order else {
+        return Err(SetupError::other(name, "the first order", "it is not a setup"));
+    };
+    if views.len() != setup.mounts.len() {
+        let wanted = setup.mounts.len();
+        return Err(SetupError::mismatch(name, "the number of mounts", wanted, views.len()));
+    }
+    confinement.landlock = LandlockFacts::none(setup.landlock_abi);
+    confinement.views = views;
+    confinement.setup = Some(*setup);
+    Ok(())
+}
+
+fn no_setup(name: &'static str) -> SetupError {
+    SetupError::other(name, "the setup", "it was not received")
+}
+
+impl Confinement<'_> {
+    pub(crate) fn setup(&self, name: &'static str) -> Result<&Setup, SetupError> {
+        self.setup.as_ref().ok_or_else(|| no_setup(name))
+    }
 }
 
 /// The connection to the warden, which stage one put at a fixed number.

@@ -12,7 +12,7 @@ pub const HOST_NAME: &str = "hangar";
 ///
 /// # Errors
 /// `EPERM` outside a UTS namespace of the session.
-pub fn set_host_name(_: &mut Confinement) -> Result<(), SetupError> {
+pub fn set_host_name(_: &mut Confinement<'_>) -> Result<(), SetupError> {
     rustix::system::sethostname(HOST_NAME.as_bytes())
         .at("set-host-name", || format!("sethostname({HOST_NAME})"))
 }
@@ -24,9 +24,9 @@ pub fn set_host_name(_: &mut Confinement) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// `EPERM` outside a network namespace of the session.
-pub fn configure(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn configure(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "configure-network";
-    let network = confinement.setup.network;
+    let network = confinement.setup(name)?.network;
     if network == Network::None {
         return Ok(());
     }

@@ -23,7 +23,7 @@ pub const SECUREBITS: CapabilitiesSecureBits = CapabilitiesSecureBits::NO_ROOT
 ///
 /// # Errors
 /// None is expected.
-pub fn become_undumpable(_: &mut Confinement) -> Result<(), SetupError> {
+pub fn become_undumpable(_: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "become-undumpable";
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .at(name, || "prctl(PR_SET_DUMPABLE, 0)")
@@ -33,7 +33,7 @@ pub fn become_undumpable(_: &mut Confinement) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// `EPERM` without CAP_SETPCAP.
-pub fn lock_securebits(_: &mut Confinement) -> Result<(), SetupError> {
+pub fn lock_securebits(_: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "lock-securebits";
     rustix::thread::set_capabilities_secure_bits(SECUREBITS)
         .at(name, || "prctl(PR_SET_SECUREBITS)")?;
@@ -53,7 +53,7 @@ pub fn lock_securebits(_: &mut Confinement) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// When any capability is left, which a kernel newer than this program could have.
-pub fn drop_bounding_set(_: &mut Confinement) -> Result<(), SetupError> {
+pub fn drop_bounding_set(_: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "drop-bounding-set";
     for number in 0..64 {
         match hangar_runtime_sys::drop_from_bounding_set(number) {
@@ -76,7 +76,7 @@ pub fn drop_bounding_set(_: &mut Confinement) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// When what is read back differs.
-pub fn drop_capabilities(_: &mut Confinement) -> Result<(), SetupError> {
+pub fn drop_capabilities(_: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "drop-capabilities";
     set_exactly(name, &INIT_CAPABILITIES.into_iter().collect())
 }
@@ -116,7 +116,7 @@ pub(crate) fn expect_empty(name: &'static str, set: CapSet) -> Result<(), SetupE
 ///
 /// # Errors
 /// None is expected.
-pub fn die_with_the_warden(_: &mut Confinement) -> Result<(), SetupError> {
+pub fn die_with_the_warden(_: &mut Confinement<'_>) -> Result<(), SetupError> {
     // A change of ids clears the signal, so this comes after the last one.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .at("die-with-the-warden", || "prctl(PR_SET_PDEATHSIG, SIGKILL)")
@@ -126,7 +126,7 @@ pub fn die_with_the_warden(_: &mut Confinement) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// None is expected.
-pub fn set_no_new_privs(_: &mut Confinement) -> Result<(), SetupError> {
+pub fn set_no_new_privs(_: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "set-no-new-privs";
     rustix::thread::set_no_new_privs(true).at(name, || "prctl(PR_SET_NO_NEW_PRIVS)")?;
     if rustix::thread::no_new_privs().at(name, || "prctl(PR_GET_NO_NEW_PRIVS)")? {

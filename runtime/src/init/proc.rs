@@ -35,7 +35,7 @@ const USER_NAMESPACES: &str = "1";
 ///
 /// # Errors
 /// `EPERM` where the host's own `/proc` is partly hidden, as in a container.
-pub fn mount_proc(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn mount_proc(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "mount-proc";
     let fs = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).at(name, || "fsopen(proc)")?;
     fsconfig_set_string(&fs, "hidepid", "invisible")
@@ -55,7 +55,7 @@ pub fn mount_proc(confinement: &mut Confinement) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// `EROFS` when `/proc/sys` is masked already.
-pub fn limit_namespaces(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn limit_namespaces(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "limit-namespaces";
     let file = "sys/user/max_user_namespaces";
     let proc = confinement.proc(name)?;
@@ -79,7 +79,7 @@ pub fn limit_namespaces(confinement: &mut Confinement) -> Result<(), SetupError>
 ///
 /// # Errors
 /// When a mask cannot be attached; a file this kernel does not have needs none.
-pub fn mask_proc(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn mask_proc(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "mask-proc";
     let proc = confinement.proc(name)?;
     let root = confinement.root(name)?;
@@ -110,7 +110,7 @@ pub fn mask_proc(confinement: &mut Confinement) -> Result<(), SetupError> {
     Ok(())
 }
 
-impl Confinement {
+impl Confinement<'_> {
     fn proc(&self, name: &'static str) -> Result<&std::os::fd::OwnedFd, SetupError> {
         self.proc
             .as_ref()

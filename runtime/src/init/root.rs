@@ -17,7 +17,7 @@ const FLAGS: MountAttrFlags =
 ///
 /// # Errors
 /// `EPERM` outside a mount namespace of the session.
-pub fn make_propagation_private(_: &mut Confinement) -> Result<(), SetupError> {
+pub fn make_propagation_private(_: &mut Confinement<'_>) -> Result<(), SetupError> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .at("make-propagation-private", || "mount(/, MS_PRIVATE|MS_REC)")
 }
@@ -29,7 +29,7 @@ pub fn make_propagation_private(_: &mut Confinement) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// When a directory cannot be made.
-pub fn make_own_root(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn make_own_root(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "make-own-root";
     let root = tmpfs(name, &[("mode", "0755"), ("size", "1m"), ("nr_inodes", "1024")], FLAGS)?;
     attach_at(name, &root, CWD, "/")?;
@@ -53,9 +53,6 @@ pub fn make_own_root(confinement: &mut Confinement) -> Result<(), SetupError> {
     }
     symlinkat("../tmp", &root, "var/tmp").at(name, || "symlink(var/tmp)")?;
     symlinkat("../run", &root, "var/run").at(name, || "symlink(var/run)")?;
-    for (link, target) in &confinement.setup.links {
-        symlinkat(target, &root, link).at(name, || format!("symlink({link} -> {target})"))?;
-    }
     confinement.root = Some(root);
     Ok(())
 }
@@ -64,11 +61,11 @@ pub fn make_own_root(confinement: &mut Confinement) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// When the limits of the plan are not valid for a tmpfs.
-pub fn mount_temporary_directories(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn mount_temporary_directories(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "mount-temporary-directories";
     let root = confinement.root(name)?;
     mkdirat(root, "dev/shm", Mode::from(0o755)).at(name, || "mkdir(dev/shm)")?;
-    let size = confinement.setup.limits.tmpfs_bytes_max.to_string();
+    let size = confinement.setup(name)?.limits.tmpfs_bytes_max.to_string();
     let agent = AGENT_UID.to_string();
     for (target, mode, owner) in
         [("tmp", "1777", "0"), ("run", "0755", agent.as_str()), ("dev/shm", "1777", "0")]
@@ -86,14 +83,18 @@ pub fn mount_temporary_directories(confinement: &mut Confinement) -> Result<(), 
     Ok(())
 }
 
-/// Attaches every view of the plan at its target.
+/// Attaches every view of the plan at its target, and links to them as the toolchain has it.
 ///
 /// # Errors
 /// When a target is not a plain absolute path or its directory cannot be made.
-pub fn attach_views(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn attach_views(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "attach-views";
     let root = confinement.root(name)?;
-    for (mount, view) in confinement.setup.mounts.iter().zip(&confinement.views) {
+    let setup = confinement.setup(name)?;
+    for (link, target) in &setup.links {
+        symlinkat(target, root, link).at(name, || format!("symlink({link} -> {target})"))?;
+    }
+    for (mount, view) in setup.mounts.iter().zip(&confinement.views) {
         let target = mount.target.trim_start_matches('/');
         let directory = make_directories(name, root, target)?;
         rustix::mount::move_mount(
@@ -136,7 +137,7 @@ fn make_directories(name: &'static str, root: &OwnedFd, path: &str) -> Result<Ow
 ///
 /// # Errors
 /// `EINVAL` when the root is not a mount point of this namespace.
-pub fn pivot(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn pivot(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "pivot-root";
     let root = confinement.root(name)?;
     rustix::process::fchdir(root).at(name, || "fchdir(root)")?;
@@ -150,7 +151,7 @@ pub fn pivot(confinement: &mut Confinement) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// `ENOSYS` before Linux 5.12.
-pub fn make_root_read_only(confinement: &mut Confinement) -> Result<(), SetupError> {
+pub fn make_root_read_only(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
     let name = "make-root-read-only";
     let root = confinement.root.take().ok_or_else(|| no_root(name))?;
     let attributes = MountAttributes { set: MountAttributes::RDONLY, ..MountAttributes::default() };
@@ -162,7 +163,7 @@ fn no_root(name: &'static str) -> SetupError {
     SetupError::other(name, "the session's root", "it was not made")
 }
 
-impl Confinement {
+impl Confinement<'_> {
     pub(crate) fn root(&self, name: &'static str) -> Result<&OwnedFd, SetupError> {
         self.root.as_ref().ok_or_else(|| no_root(name))
     }

@@ -34,8 +34,9 @@ fn program(
 ///
 /// # Errors
 /// `EACCES` without `no_new_privs`, `EINVAL` for a program the kernel does not accept.
-pub fn install_init_filter(confinement: &mut Confinement) -> Result<(), SetupError> {
-    install("install-init-filter", &confinement.setup.filters.init)
+pub fn install_init_filter(confinement: &mut Confinement<'_>) -> Result<(), SetupError> {
+    let name = "install-init-filter";
+    install(name, &confinement.setup(name)?.filters.init)
 }
 
 /// Installs the filter of commands on top of init's.

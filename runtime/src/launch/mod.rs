@@ -1,4 +1,7 @@
 //! The warden's side of a launch: from a plan to a session whose proof was checked.
+//!
+//! [`Launcher::prepare`] does what needs no plan: the child, its ids, its init up to
+//! `receive-setup`, and the views every session has. [`Launcher::launch`] does the rest.
 
 pub mod namespaces;
 pub mod stage_one;
@@ -17,11 +20,22 @@ use crate::wire::init::{Filters, Report};
 use crate::wire::{self, WireError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitIdOptions, pidfd_send_signal, waitid};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+use views::{View, Views, Wanted};
 
 /// How long a launch can take before the warden gives it up.
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Directories that every session sees.
+#[derive(Debug, Clone, Copy)]
+pub struct SharedTrees<'a> {
+    /// The `/etc` of the toolchain.
+    pub toolchain_etc: BorrowedFd<'a>,
+    /// The directory of harness packs.
+    pub packs: BorrowedFd<'a>,
+}
 
 /// Directories of one session, opened by the warden below its own roots.
 #[derive(Debug)]
@@ -36,10 +50,6 @@ pub struct Trees {
     pub source: Option<OwnedFd>,
     /// Dependencies an earlier build installed, for a build that reuses them.
     pub dependencies: Option<OwnedFd>,
-    /// The `/etc` of the toolchain.
-    pub toolchain_etc: OwnedFd,
-    /// The directory of harness packs.
-    pub packs: OwnedFd,
 }
 
 /// Where a session is accounted and limited.
@@ -54,21 +64,17 @@ pub struct Placement<'a> {
     pub paths: Vec<(String, String)>,
 }
 
-/// One launch.
+/// What is needed before it is known what a session is for.
 #[derive(Debug)]
-pub struct Request<'a> {
-    /// What the session gets.
-    pub plan: &'a Plan,
+pub struct Preparation<'a> {
     /// hangar's own ids.
     pub range: Range,
     /// The session's ids.
     pub block: Block,
-    /// Its directories.
-    pub trees: Trees,
     /// Its cgroups.
     pub placement: Placement<'a>,
-    /// A child that was parked in that placement; without one it is cloned now.
-    pub parked: Option<Parked>,
+    /// What every session sees.
+    pub trees: SharedTrees<'a>,
     /// The program of init, sealed.
     pub init_image: BorrowedFd<'a>,
     /// Arguments of init after its name; shipped programs pass none.
@@ -77,14 +83,25 @@ pub struct Request<'a> {
     pub steps: &'a [Step],
 }
 
-/// A child in new namespaces and in its cgroups that waits for a plan.
+/// A child in new namespaces and in its cgroups whose init waits for a plan.
 #[derive(Debug)]
-pub struct Parked {
+pub struct Prepared {
     child: Child,
     control: OwnedFd,
+    range: Range,
+    block: Block,
+    /// The child's user namespace, whose id map the read-only views apply.
+    user_namespace: OwnedFd,
+    views: Vec<View>,
 }
 
-impl Parked {
+impl Prepared {
+    /// The ids it has.
+    #[must_use]
+    pub fn block(&self) -> Block {
+        self.block
+    }
+
     /// It still waits: nothing has killed it meanwhile.
     #[must_use]
     pub fn waits(&self) -> bool {
@@ -93,6 +110,21 @@ impl Parked {
         // Readable when the process has ended.
         matches!(poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&now)), Ok(0))
     }
+}
+
+/// One launch.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// What the session gets.
+    pub plan: &'a Plan,
+    /// Its directories.
+    pub trees: Trees,
+    /// Its cgroups, the ones the child was prepared in.
+    pub placement: Placement<'a>,
+    /// The child.
+    pub prepared: Prepared,
+    /// The steps the child was prepared with.
+    pub steps: &'a [Step],
 }
 
 /// A session that runs.
@@ -124,6 +156,8 @@ pub struct Launcher {
     pub(crate) toolchain: toolchain::HostToolchain,
     pub(crate) landlock_abi: u32,
     pub(crate) filters: Filters,
+    /// The warden's own namespaces, which no session may be in.
+    pub(crate) namespaces: BTreeMap<String, u64>,
 }
 
 impl Launcher {
@@ -137,7 +171,8 @@ impl Launcher {
         let workshop = views::Workshop::new()?;
         let toolchain = toolchain::HostToolchain::open()?;
         let filters = crate::init::seccomp::compile()?;
-        Ok(Self { workshop, toolchain, landlock_abi, filters })
+        let namespaces = proof::own_namespaces()?;
+        Ok(Self { workshop, toolchain, landlock_abi, filters, namespaces })
     }
 
     /// Fills an empty directory with the `/etc` of the toolchain.
@@ -154,71 +189,68 @@ impl Launcher {
         self.landlock_abi = abi;
     }
 
-    /// Does ahead of time what no plan decides.
-    ///
-    /// `creator` is charged for what the session's namespaces use: an id of no other session.
+    /// Does what no plan decides; it can be done long before the launch.
     ///
     /// # Errors
-    /// As for [`Self::launch`].
-    pub fn park(
-        placement: &Placement<'_>,
-        creator: u32,
-        init_image: BorrowedFd<'_>,
-        init_arguments: &[String],
-        steps: &[Step],
-    ) -> Result<Parked, SetupError> {
+    /// Names the step, the call and the cause. Nothing of the child is left then.
+    pub fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, SetupError> {
         let (control, child_end) =
             wire::pair().map_err(|e| SetupError::other("clone-stage-one", "socketpair()", e))?;
         let mut cloning = Cloning {
-            placement,
-            creator,
-            init_image,
-            init_arguments,
-            steps,
+            preparation,
             namespaces: 0,
             child_end: Some(child_end),
             child: None,
+            user_namespace: None,
         };
-        for step in steps {
+        for step in preparation.steps {
             if let Action::Clone(action) = step.action {
                 action(&mut cloning)?;
             }
         }
-        Ok(Parked { child: cloning.child.ok_or_else(no_child)?, control })
+        let Cloning { child, user_namespace, .. } = cloning;
+        let child = child.ok_or_else(no_child)?;
+        let user_namespace = user_namespace
+            .ok_or_else(|| SetupError::other("map-ids", "the user namespace", "was not opened"))?;
+        stage_one::let_go(&control)?;
+        let wanted = views::of_every_session(&self.toolchain, preparation.trees);
+        let views = self.views(wanted, &user_namespace, preparation.steps)?;
+        let (range, block) = (preparation.range, preparation.block);
+        Ok(Prepared { child, control, range, block, user_namespace, views })
     }
 
-    /// Launches a session and checks its proof.
+    /// Launches a session in a prepared child and checks its proof.
     ///
     /// # Errors
     /// Names the step, the call and the cause. Nothing of the session is left then, except its
     /// directories and cgroups, which the caller made.
-    pub fn launch(&mut self, mut request: Request<'_>) -> Result<Launched, SetupError> {
+    pub fn launch(&self, request: Request<'_>) -> Result<Launched, SetupError> {
         request.plan.check().map_err(|why| SetupError::other("check-plan", "the plan", why))?;
         check_landlock(self.landlock_abi)?;
-        let parked = match request.parked.take() {
-            Some(parked) => parked,
-            None => Self::park(
-                &request.placement,
-                request.block.base,
-                request.init_image,
-                request.init_arguments,
-                request.steps,
-            )?,
-        };
-        let mut launch = Launch {
-            launcher: self,
-            request,
-            control: parked.control,
-            child: parked.child,
-            user_namespace: None,
-            views: Vec::new(),
-        };
+        let mut launch = Launch { launcher: self, request };
+        launch.add_views().map_err(|error| launch.told_by_child(error))?;
         for step in launch.request.steps {
             if let Action::Warden(action) = step.action {
                 action(&mut launch).map_err(|error| launch.told_by_child(error))?;
             }
         }
         launch.finish()
+    }
+
+    fn views(
+        &self,
+        wanted: Vec<Wanted<'_>>,
+        user_namespace: &OwnedFd,
+        steps: &[Step],
+    ) -> Result<Vec<View>, SetupError> {
+        let workshop = &self.workshop;
+        let mut views = Views { workshop, user_namespace, wanted, made: Vec::new() };
+        for step in steps {
+            if let Action::Views(action) = step.action {
+                action(&mut views)?;
+            }
+        }
+        Ok(views.made)
     }
 }
 
@@ -235,13 +267,8 @@ fn check_landlock(abi: u32) -> Result<(), SetupError> {
 /// A launch under way. Dropped before it is finished, it kills the child.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    pub(crate) launcher: &'a mut Launcher,
+    pub(crate) launcher: &'a Launcher,
     pub(crate) request: Request<'a>,
-    pub(crate) control: OwnedFd,
-    pub(crate) child: Child,
-    /// The child's user namespace, whose id map the read-only views apply.
-    pub(crate) user_namespace: Option<OwnedFd>,
-    pub(crate) views: Vec<views::View>,
 }
 
 /// The process that becomes init. It is killed and reaped when it is dropped.
@@ -266,6 +293,27 @@ fn no_child() -> SetupError {
 }
 
 impl Launch<'_> {
+    pub(crate) fn range(&self) -> Range {
+        self.request.prepared.range
+    }
+
+    pub(crate) fn block(&self) -> Block {
+        self.request.prepared.block
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.request.prepared.child.pid
+    }
+
+    /// Makes the views of the plan, beside those that every session has.
+    fn add_views(&mut self) -> Result<(), SetupError> {
+        let Request { plan, trees, prepared, steps, .. } = &mut self.request;
+        let wanted = views::of_plan(plan, trees)?;
+        let made = self.launcher.views(wanted, &prepared.user_namespace, steps)?;
+        prepared.views.extend(made);
+        Ok(())
+    }
+
     /// Prefers what the child reported to the error that its death caused here.
     fn told_by_child(&self, error: SetupError) -> SetupError {
         match self.receive(Duration::ZERO) {
@@ -277,13 +325,14 @@ impl Launch<'_> {
     }
 
     fn receive(&self, timeout: Duration) -> Result<(Report, Vec<OwnedFd>), WireError> {
+        let control = &self.request.prepared.control;
         let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let wait = Timespec::try_from(left).unwrap_or_default();
-            match poll(&mut [PollFd::new(&self.control, PollFlags::IN)], Some(&wait)) {
+            match poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&wait)) {
                 Ok(0) => return Err(WireError::WouldBlock),
-                Ok(_) => return wire::receive(&self.control),
+                Ok(_) => return wire::receive(control),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -306,11 +355,12 @@ impl Launch<'_> {
             }
         };
         proof::check(&self, &record)?;
-        let pidfd = self.child.pidfd.take().ok_or_else(no_child)?;
+        let Prepared { child, control, .. } = &mut self.request.prepared;
+        let pidfd = child.pidfd.take().ok_or_else(no_child)?;
         Ok(Launched {
-            pid: self.child.pid,
+            pid: child.pid,
             pidfd,
-            control: self.control.try_clone().at(step, || "dup(control socket)")?,
+            control: control.try_clone().at(step, || "dup(control socket)")?,
             listener: fds.pop(),
             proof: record,
         })

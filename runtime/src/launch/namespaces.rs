@@ -1,31 +1,26 @@
 //! The child in its namespaces, cgroups and id map.
 
-use super::{Child, Launch, Placement, StageOne, stage_one};
+use super::{Child, Preparation, StageOne, stage_one};
 use crate::error::{AtStep, SetupError};
 use crate::ids::{Block, Range, SESSION_IDS, SOURCE_UID_INSIDE, STORE_UID_INSIDE};
 use crate::proof::IdMapLine;
-use crate::steps::Step;
 use hangar_runtime_sys::{self as sys, Clone, Forked, clone3};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::thread::CapabilitiesSecureBits;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// The part of a launch that no plan decides: a child in new namespaces and in its cgroups.
 ///
-/// It can be done ahead of time. Joining a v1 hierarchy takes the kernel up to 15 ms after a
-/// second of quiet, so the warden keeps a child or two parked there.
+/// It can be done ahead of time.
 #[derive(Debug)]
 pub struct Cloning<'a> {
-    pub(crate) placement: &'a Placement<'a>,
-    /// The host id that counts as the creator of the session's user namespace.
-    pub(crate) creator: u32,
-    pub(crate) init_image: BorrowedFd<'a>,
-    pub(crate) init_arguments: &'a [String],
-    pub(crate) steps: &'a [Step],
+    pub(crate) preparation: &'a Preparation<'a>,
     /// `CLONE_NEW*` of the namespaces the child gets.
     pub(crate) namespaces: u64,
     pub(crate) child_end: Option<OwnedFd>,
     pub(crate) child: Option<Child>,
+    /// The child's user namespace, from `map-ids` on.
+    pub(crate) user_namespace: Option<OwnedFd>,
 }
 
 /// Adds a user namespace to what the child gets.
@@ -95,17 +90,20 @@ pub fn clone_stage_one(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
         .child_end
         .take()
         .ok_or_else(|| SetupError::other(name, "the child's socket", "it was taken before"))?;
-    let clone = Clone { namespaces: cloning.namespaces, cgroup: Some(cloning.placement.directory) };
-    become_creator(cloning.creator)?;
+    let preparation = cloning.preparation;
+    let placement = &preparation.placement;
+    let clone = Clone { namespaces: cloning.namespaces, cgroup: Some(placement.directory) };
+    become_creator(preparation.block.base)?;
     let forked = clone3(&clone);
     if let Ok(Forked::Child) = forked {
         // At once, and for good: nothing of the warden's code may go on in this process.
         stage_one::run(
-            cloning.steps,
+            preparation.steps,
             &StageOne {
                 control: child_end.as_fd(),
-                image: cloning.init_image,
-                arguments: cloning.init_arguments,
+                v1_procs: &placement.v1_procs,
+                image: preparation.init_image,
+                arguments: preparation.init_arguments,
             },
         )
     }
@@ -140,20 +138,6 @@ fn become_root_again() -> Result<(), SetupError> {
         .at(name, || "prctl(PR_SET_SECUREBITS, 0)")
 }
 
-/// Moves the child into the session's cgroups of the v1 hierarchies, where there are any.
-///
-/// # Errors
-/// `EBUSY`, `EACCES`: what writing `cgroup.procs` says.
-pub fn join_cgroups(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
-    let child = cloning.child.as_ref().ok_or_else(super::no_child)?;
-    let pid = child.pid.to_string();
-    for procs in &cloning.placement.v1_procs {
-        rustix::io::write(procs, pid.as_bytes())
-            .at("join-cgroups", || format!("write(cgroup.procs of v1, {pid})"))?;
-    }
-    Ok(())
-}
-
 /// The id map of a session as the host writes it.
 ///
 /// Beside the session's own ids it names the owner of the frozen trees and of the source, so that
@@ -169,14 +153,14 @@ pub fn outer_map(range: Range, block: Block) -> [IdMapLine; 3] {
     ]
 }
 
-/// Writes the child's id maps and lets it go on.
+/// Writes the child's id maps.
 ///
 /// # Errors
 /// `EPERM` without CAP_SETUID over the host's ids.
-pub fn map_ids(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+pub fn map_ids(cloning: &mut Cloning<'_>) -> Result<(), SetupError> {
     let name = "map-ids";
-    let proc = super::open_proc(launch.child.pid)?;
-    let map = outer_map(launch.request.range, launch.request.block)
+    let proc = super::open_proc(cloning.child.as_ref().ok_or_else(super::no_child)?.pid)?;
+    let map = outer_map(cloning.preparation.range, cloning.preparation.block)
         .map(|line| format!("{} {} {}\n", line.inside, line.outside, line.count));
     let map = map.concat();
     for file in ["uid_map", "gid_map"] {
@@ -184,11 +168,9 @@ pub fn map_ids(launch: &mut Launch<'_>) -> Result<(), SetupError> {
             .at(name, || format!("open({file})"))?;
         rustix::io::write(&fd, map.as_bytes()).at(name, || format!("write({file}, {map:?})"))?;
     }
-    launch.user_namespace = Some(
+    cloning.user_namespace = Some(
         openat(&proc, "ns/user", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .at(name, || "open(ns/user)")?,
     );
-    rustix::net::send(&launch.control, stage_one::GO, rustix::net::SendFlags::NOSIGNAL)
-        .at(name, || "send(go)")?;
     Ok(())
 }

@@ -10,19 +10,21 @@ use crate::wire::init::{CONTROL_FD, Report};
 use hangar_runtime_sys as sys;
 use rustix::io::Errno;
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// The one step with a part that comes before the wait: a parked child must not keep descriptors.
 const CLOSE: &str = "close-inherited-descriptors";
 
 /// What the warden sends once the id maps are written.
-pub(super) const GO: &[u8] = b"go";
+const GO: &[u8] = b"go";
 
 /// What stage one has to work with.
 #[derive(Debug)]
 pub struct StageOne<'a> {
     /// The child's end of the connection to the warden.
     pub control: BorrowedFd<'a>,
+    /// `cgroup.procs` of the session's groups on v1, opened by the warden.
+    pub v1_procs: &'a [BorrowedFd<'a>],
     /// The program of init.
     pub image: BorrowedFd<'a>,
     /// Arguments of init after its name.
@@ -54,12 +56,19 @@ pub(super) fn run(steps: &[Step], stage: &StageOne<'_>) -> ! {
 /// sessions open, those would outlive the warden.
 fn let_go_of_the_warden(steps: &[Step], stage: &StageOne<'_>) -> Result<(), SetupError> {
     if includes(steps, CLOSE) {
-        sys::close_all_but(&[stage.control, stage.image])
-            .at(CLOSE, || "close_range(all others)")?;
+        let kept = [&[stage.control, stage.image], stage.v1_procs].concat();
+        sys::close_all_but(&kept).at(CLOSE, || "close_range(all others)")?;
     }
     let name = "clone-stage-one";
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .at(name, || "prctl(PR_SET_PDEATHSIG, SIGKILL)")
+}
+
+/// Lets the child go on, once its id maps are written.
+pub(super) fn let_go(control: &OwnedFd) -> Result<(), SetupError> {
+    rustix::net::send(control, GO, rustix::net::SendFlags::NOSIGNAL)
+        .at("map-ids", || "send(go)")
+        .map(drop)
 }
 
 fn wait_for_go(stage: &StageOne<'_>) -> Result<(), SetupError> {
@@ -71,6 +80,21 @@ fn wait_for_go(stage: &StageOne<'_>) -> Result<(), SetupError> {
         return Ok(());
     }
     Err(SetupError::other("map-ids", "recv(go)", "the warden gave the launch up"))
+}
+
+/// Moves this process into the session's cgroups of the v1 hierarchies, where there are any.
+///
+/// The kernel takes up to 15 ms for it after a second of quiet; so the child does it, and the
+/// warden goes on. It is checked from outside before anything of the session runs.
+///
+/// # Errors
+/// `EACCES`, `EBUSY`: what writing `cgroup.procs` says.
+pub fn join_cgroups(stage: &StageOne<'_>) -> Result<(), SetupError> {
+    for procs in stage.v1_procs {
+        // 0 is the writer itself.
+        rustix::io::write(procs, b"0").at("join-cgroups", || "write(cgroup.procs of v1, 0)")?;
+    }
+    Ok(())
 }
 
 /// Leaves the warden's session keyring for a new, empty one.

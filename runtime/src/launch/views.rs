@@ -1,9 +1,11 @@
 //! What a session sees of the host: detached mounts, made by descriptor and handed to init.
 
-use super::Launch;
+use super::toolchain::HostToolchain;
+use super::{Launch, SharedTrees, Trees};
 use crate::error::{AtStep, SetupError};
 use crate::plan::{
-    DEPENDENCIES_DIR, ENVIRONMENTS_DIR, Environment, HOME_DIR, PACKS_DIR, SOURCE_DIR, WORKSPACE_DIR,
+    DEPENDENCIES_DIR, ENVIRONMENTS_DIR, Environment, HOME_DIR, PACKS_DIR, Plan, SOURCE_DIR,
+    WORKSPACE_DIR,
 };
 use crate::wire;
 use crate::wire::init::{Access, Mount, Order, Setup};
@@ -24,6 +26,25 @@ pub struct View {
     /// Whether other sessions see the same tree; then its inodes are hidden behind an overlay.
     pub(crate) shared: bool,
     pub(crate) mount: OwnedFd,
+}
+
+/// A tree that is to become a view.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    target: String,
+    access: Access,
+    shared: bool,
+    tree: BorrowedFd<'a>,
+}
+
+/// What the steps that make views work on.
+#[derive(Debug)]
+pub struct Views<'a> {
+    pub(crate) workshop: &'a Workshop,
+    /// The session's user namespace, whose id map the read-only views apply.
+    pub(crate) user_namespace: &'a OwnedFd,
+    pub(crate) wanted: Vec<Wanted<'a>>,
+    pub(crate) made: Vec<View>,
 }
 
 /// A tmpfs in the warden's own mount namespace, where lower layers stand for a moment.
@@ -147,47 +168,60 @@ pub(crate) fn detach_copy(
     .at(name, || format!("open_tree({what}, CLONE)"))
 }
 
-/// Makes a detached mount of everything the plan names.
-///
-/// # Errors
-/// Names the tree that could not be opened or that the plan wants and the warden did not find.
-pub fn open(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    let trees = &launch.request.trees;
-    let mut wanted: Vec<(String, Access, bool, BorrowedFd<'_>)> = Vec::new();
-    for (target, tree) in launch.launcher.toolchain.directories() {
-        wanted.push((target, Access::ReadOnly, true, tree));
-    }
-    wanted.push(("/etc".into(), Access::ReadOnly, true, trees.toolchain_etc.as_fd()));
-    wanted.push((PACKS_DIR.into(), Access::ReadOnly, true, trees.packs.as_fd()));
+/// What every session sees: the toolchain and the packs.
+pub(super) fn of_every_session<'a>(
+    toolchain: &'a HostToolchain,
+    trees: SharedTrees<'a>,
+) -> Vec<Wanted<'a>> {
+    let shared = |(target, tree)| Wanted { target, access: Access::ReadOnly, shared: true, tree };
+    toolchain
+        .directories()
+        .chain([("/etc".to_owned(), trees.toolchain_etc), (PACKS_DIR.to_owned(), trees.packs)])
+        .map(shared)
+        .collect()
+}
+
+/// What a plan names: the environment, and the session's own directories.
+pub(super) fn of_plan<'a>(plan: &Plan, trees: &'a Trees) -> Result<Vec<Wanted<'a>>, SetupError> {
     let missing = |what| SetupError::other("open-views", what, "the warden did not find it");
-    match &launch.request.plan.environment {
+    let tree = |tree: &'a Option<OwnedFd>, what| {
+        tree.as_ref().map(OwnedFd::as_fd).ok_or_else(|| missing(what))
+    };
+    let mut wanted = Vec::new();
+    let mut add = |target: String, access, shared, tree| {
+        wanted.push(Wanted { target, access, shared, tree });
+    };
+    match &plan.environment {
         Environment::None => {}
         Environment::Version { slug, .. } => {
-            let tree = trees.environment.as_ref().ok_or_else(|| missing("the version"))?;
             let target = format!("{ENVIRONMENTS_DIR}/{slug}");
-            wanted.push((target, Access::ReadOnly, true, tree.as_fd()));
+            add(target, Access::ReadOnly, true, tree(&trees.environment, "the version")?);
         }
         Environment::Staging { slug, dependencies, .. } => {
-            let tree = trees.environment.as_ref().ok_or_else(|| missing("the staging tree"))?;
             let target = format!("{ENVIRONMENTS_DIR}/{slug}");
-            wanted.push((target, Access::ReadWrite, false, tree.as_fd()));
-            let source = trees.source.as_ref().ok_or_else(|| missing("the source"))?;
-            wanted.push((SOURCE_DIR.into(), Access::ReadOnly, false, source.as_fd()));
+            add(target, Access::ReadWrite, false, tree(&trees.environment, "the staging tree")?);
+            let source = tree(&trees.source, "the source")?;
+            add(SOURCE_DIR.to_owned(), Access::ReadOnly, false, source);
             if dependencies.is_some() {
-                let tree = trees.dependencies.as_ref().ok_or_else(|| missing("dependencies"))?;
-                wanted.push((DEPENDENCIES_DIR.into(), Access::ReadOnly, false, tree.as_fd()));
+                let tree = tree(&trees.dependencies, "dependencies")?;
+                add(DEPENDENCIES_DIR.to_owned(), Access::ReadOnly, false, tree);
             }
         }
     }
-    wanted.push((WORKSPACE_DIR.into(), Access::ReadWrite, false, trees.workspace.as_fd()));
-    wanted.push((HOME_DIR.into(), Access::ReadWrite, false, trees.home.as_fd()));
-    launch.views = wanted
-        .into_iter()
-        .map(|(target, access, shared, tree)| {
-            let mount = detach_copy("open-views", tree, &target)?;
-            Ok(View { target, access, shared, mount })
-        })
-        .collect::<Result<_, SetupError>>()?;
+    add(WORKSPACE_DIR.to_owned(), Access::ReadWrite, false, trees.workspace.as_fd());
+    add(HOME_DIR.to_owned(), Access::ReadWrite, false, trees.home.as_fd());
+    Ok(wanted)
+}
+
+/// Makes a detached mount of every tree.
+///
+/// # Errors
+/// Names the tree that could not be opened.
+pub fn open(views: &mut Views<'_>) -> Result<(), SetupError> {
+    for Wanted { target, access, shared, tree } in views.wanted.drain(..) {
+        let mount = detach_copy("open-views", tree, &target)?;
+        views.made.push(View { target, access, shared, mount });
+    }
     Ok(())
 }
 
@@ -199,15 +233,11 @@ pub fn open(launch: &mut Launch<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// `EINVAL` when the filesystem below the view does not support id maps.
-pub fn map_owners(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+pub fn map_owners(views: &mut Views<'_>) -> Result<(), SetupError> {
     let name = "map-owners";
-    let namespace = launch
-        .user_namespace
-        .as_ref()
-        .ok_or_else(|| SetupError::other(name, "the user namespace", "it was not opened"))?;
-    for view in launch.views.iter().filter(|view| view.access == Access::ReadOnly) {
-        let attributes =
-            MountAttributes { idmap: Some(namespace.as_fd()), ..MountAttributes::default() };
+    let idmap = Some(views.user_namespace.as_fd());
+    for view in views.made.iter().filter(|view| view.access == Access::ReadOnly) {
+        let attributes = MountAttributes { idmap, ..MountAttributes::default() };
         sys::mount_setattr(&view.mount, Recursion::This, &attributes)
             .at(name, || format!("mount_setattr({}, IDMAP)", view.target))?;
     }
@@ -218,17 +248,20 @@ pub fn map_owners(launch: &mut Launch<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// `EINVAL` before Linux 5.19, whose overlay takes no id-mapped layer.
-pub fn overlay(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    launch.launcher.workshop.overlay(&mut launch.views)
+pub fn overlay(views: &mut Views<'_>) -> Result<(), SetupError> {
+    if !views.made.iter().any(|view| view.shared) {
+        return Ok(());
+    }
+    views.workshop.overlay(&mut views.made)
 }
 
 /// Makes every read-only view refuse writes, whatever the session's rights.
 ///
 /// # Errors
 /// `ENOSYS` before Linux 5.12; the launch fails, nothing is skipped.
-pub fn make_read_only(launch: &mut Launch<'_>) -> Result<(), SetupError> {
+pub fn make_read_only(views: &mut Views<'_>) -> Result<(), SetupError> {
     let attributes = MountAttributes { set: MountAttributes::RDONLY, ..MountAttributes::default() };
-    for view in launch.views.iter().filter(|view| view.access == Access::ReadOnly) {
+    for view in views.made.iter().filter(|view| view.access == Access::ReadOnly) {
         sys::mount_setattr(&view.mount, Recursion::Below, &attributes)
             .at("make-views-read-only", || format!("mount_setattr({}, RDONLY)", view.target))?;
     }
@@ -239,25 +272,25 @@ pub fn make_read_only(launch: &mut Launch<'_>) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// `ENOSYS` before Linux 5.12.
-pub fn deny_setuid(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    set_on_all(launch, "deny-setuid-on-views", MountAttributes::NOSUID)
+pub fn deny_setuid(views: &mut Views<'_>) -> Result<(), SetupError> {
+    set_on_all(views, "deny-setuid-on-views", MountAttributes::NOSUID)
 }
 
 /// Makes device nodes of every view unusable, and the mount private.
 ///
 /// # Errors
 /// `ENOSYS` before Linux 5.12.
-pub fn deny_devices(launch: &mut Launch<'_>) -> Result<(), SetupError> {
-    set_on_all(launch, "deny-devices-on-views", MountAttributes::NODEV)
+pub fn deny_devices(views: &mut Views<'_>) -> Result<(), SetupError> {
+    set_on_all(views, "deny-devices-on-views", MountAttributes::NODEV)
 }
 
-fn set_on_all(launch: &Launch<'_>, name: &'static str, set: u64) -> Result<(), SetupError> {
+fn set_on_all(views: &Views<'_>, name: &'static str, set: u64) -> Result<(), SetupError> {
     let attributes = MountAttributes {
         set,
         propagation: MountAttributes::PRIVATE,
         ..MountAttributes::default()
     };
-    for view in &launch.views {
+    for view in &views.made {
         sys::mount_setattr(&view.mount, Recursion::Below, &attributes)
             .at(name, || format!("mount_setattr({}, {set:#x})", view.target))?;
     }
@@ -270,8 +303,8 @@ fn set_on_all(launch: &Launch<'_>, name: &'static str, set: u64) -> Result<(), S
 /// When init is gone.
 pub fn send_setup(launch: &mut Launch<'_>) -> Result<(), SetupError> {
     let setup = setup_of(launch);
-    let fds: Vec<_> = launch.views.iter().map(|view| view.mount.as_fd()).collect();
-    wire::send(&launch.control, &Order::Setup(Box::new(setup)), &fds)
+    let fds: Vec<_> = launch.request.prepared.views.iter().map(|view| view.mount.as_fd()).collect();
+    wire::send(&launch.request.prepared.control, &Order::Setup(Box::new(setup)), &fds)
         .map_err(|error| SetupError::other("send-setup", "sendmsg(init)", error))
 }
 
@@ -280,6 +313,8 @@ pub(crate) fn setup_of(launch: &Launch<'_>) -> Setup {
     let plan = launch.request.plan;
     Setup {
         mounts: launch
+            .request
+            .prepared
             .views
             .iter()
             .map(|view| Mount { target: view.target.clone(), access: view.access })
@@ -287,7 +322,7 @@ pub(crate) fn setup_of(launch: &Launch<'_>) -> Setup {
         links: launch.launcher.toolchain.links().to_vec(),
         network: plan.network,
         limits: plan.limits,
-        range_base: launch.request.range.base,
+        range_base: launch.range().base,
         landlock_abi: launch.launcher.landlock_abi,
         filters: launch.launcher.filters.clone(),
     }

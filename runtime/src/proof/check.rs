@@ -38,7 +38,7 @@ pub fn check(launch: &Launch<'_>, record: &ProofRecord) -> Result<(), SetupError
 
 /// The same record as the kernel shows it to the warden.
 fn see(launch: &Launch<'_>, record: &ProofRecord) -> Result<ProofRecord, SetupError> {
-    let proc = open_proc(launch.child.pid)?;
+    let proc = open_proc(launch.pid())?;
     observe(&proc, record.securebits, record.landlock.clone())
 }
 
@@ -55,7 +55,7 @@ impl Check<'_> {
 
     fn namespaces(&self) -> Result<(), SetupError> {
         same("namespaces", &self.seen.namespaces, &self.record.namespaces)?;
-        let own = own_namespaces()?;
+        let own = &self.launch.launcher.namespaces;
         for name in NAMESPACES {
             let step = match name {
                 "mnt" => "new-mount-namespace",
@@ -80,10 +80,9 @@ impl Check<'_> {
     }
 
     fn id_maps(&self) -> Result<(), SetupError> {
-        let request = &self.launch.request;
-        let outer = outer_map(request.range, request.block);
+        let outer = outer_map(self.launch.range(), self.launch.block());
         let (inside, outside) = if self.includes("lock-mounts") {
-            let inner = locks::inner_map(request.range);
+            let inner = locks::inner_map(self.launch.range());
             (inner.to_vec(), inner.iter().map(|line| through(line, &outer)).collect())
         } else {
             (outer.to_vec(), outer.to_vec())
@@ -204,7 +203,7 @@ impl Check<'_> {
     }
 
     fn ids(&self) -> Result<(), SetupError> {
-        let base = self.launch.request.block.base;
+        let base = self.launch.block().base;
         same("uids", &[0; 4], &self.record.uids)?;
         same("gids", &[0; 4], &self.record.gids)?;
         same("uids (from outside)", &[base; 4], &self.seen.uids)?;
@@ -212,10 +211,6 @@ impl Check<'_> {
         same("groups", &self.seen.groups, &self.record.groups)?;
         same("groups", &Vec::<u32>::new(), &self.record.groups)
     }
-}
-
-fn own_namespaces() -> Result<BTreeMap<String, u64>, SetupError> {
-    Ok(super::observe_self(super::LandlockFacts::none(0))?.namespaces)
 }
 
 /// An inner map line as the host sees it.

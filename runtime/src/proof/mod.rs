@@ -4,7 +4,7 @@ mod check;
 mod observe;
 
 pub use check::check;
-pub use observe::{NAMESPACES, observe, observe_self};
+pub use observe::{NAMESPACES, observe, observe_self, own_namespaces};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -25,6 +25,16 @@ pub fn observe_self(landlock: LandlockFacts) -> Result<ProofRecord, SetupError> 
     observe(&dir, securebits, landlock)
 }
 
+/// The namespaces of this process.
+///
+/// # Errors
+/// As for [`observe_self`].
+pub fn own_namespaces() -> Result<BTreeMap<String, u64>, SetupError> {
+    let dir = open("/proc/self", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .at(STEP, || "open(/proc/self)")?;
+    namespaces(&dir)
+}
+
 /// Reads the facts of the process whose directory this is.
 ///
 /// # Errors

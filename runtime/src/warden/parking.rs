@@ -1,26 +1,66 @@
-//! Children that wait for a plan, made while nothing else is to be done.
+//! A child that waits for a plan, made while nothing else is to be done.
 //!
-//! Joining a v1 cgroup after a second of quiet waits 7 to 15 ms for the kernel. A parked child
-//! has done that, and the clone, before its launch is asked for.
+//! It has its namespaces, its cgroups, its block of ids, an init that went as far as it can without
+//! a plan, and the views every session has. A launch that finds one does the rest.
 
+use super::blocks::Blocks;
+use super::state::StateDir;
 use crate::cgroup::{Cgroups, SessionCgroup};
 use crate::error::SetupError;
-use crate::ids::Range;
-use crate::launch::{Launcher, Parked, Placement};
+use crate::ids::Block;
+use crate::launch::{Launcher, Placement, Preparation, Prepared, SharedTrees};
 use crate::steps::Step;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// How long nothing was asked before a child is parked: who launched just now runs a command next.
-const QUIET: Duration = Duration::from_millis(100);
+const QUIET: Duration = Duration::from_millis(5);
 /// How long after a failure it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A parked child and the group it is in, which stays when this is dropped.
+/// A prepared child and the group it is in, which stays when this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
-    pub(super) child: Parked,
+    pub(super) child: Prepared,
     pub(super) group: SessionCgroup,
+}
+
+/// What preparing a child takes.
+pub(super) struct Means<'a> {
+    pub(super) state: &'a StateDir,
+    pub(super) cgroups: &'a Cgroups,
+    pub(super) launcher: &'a Launcher,
+    pub(super) init_image: BorrowedFd<'a>,
+    pub(super) init_arguments: &'a [String],
+    pub(super) steps: &'a [Step],
+}
+
+impl Means<'_> {
+    /// Prepares a child in a group of this name, which has no limits yet: nothing but the launch's
+    /// own steps runs there until it is admitted.
+    pub(super) fn prepare(&self, name: &str, block: Block) -> Result<Place, SetupError> {
+        let group = self.cgroups.create_unlimited(name)?;
+        let preparation = Preparation {
+            range: self.state.range(),
+            block,
+            placement: placement(&group),
+            trees: SharedTrees {
+                toolchain_etc: self.state.toolchain_etc(),
+                packs: self.state.packs.as_fd(),
+            },
+            init_image: self.init_image,
+            init_arguments: self.init_arguments,
+            steps: self.steps,
+        };
+        match self.launcher.prepare(&preparation) {
+            Ok(child) => Ok(Place { child, group }),
+            Err(error) => {
+                // The first error tells; what stays is found at the next start.
+                let _ = group.try_remove();
+                Err(error)
+            }
+        }
+    }
 }
 
 /// Keeps one child parked.
@@ -36,7 +76,7 @@ impl Parking {
         Self { place: None, made: 0, not_before: Instant::now() }
     }
 
-    /// The parked child, if there is one.
+    /// The parked child, if there is one. Its block goes with it.
     pub(super) fn take(&mut self) -> Option<Place> {
         self.place.take()
     }
@@ -51,46 +91,24 @@ impl Parking {
         self.place.is_none().then_some(self.not_before)
     }
 
-    /// Parks a child when it is time.
-    pub(super) fn housekeeping(
-        &mut self,
-        cgroups: &Cgroups,
-        range: Range,
-        init_image: BorrowedFd<'_>,
-        init_arguments: &[String],
-        steps: &[Step],
-    ) {
+    /// Parks a child when it is time and a block is free.
+    pub(super) fn housekeeping(&mut self, means: &Means<'_>, blocks: &mut Blocks) {
         if self.place.is_some() || self.not_before > Instant::now() {
             return;
         }
+        let Some(block) = blocks.allocate() else {
+            self.not_before = Instant::now() + RETRY_AFTER;
+            return;
+        };
         self.made += 1;
-        let name = format!("hsess-parked-{}", self.made);
-        match park(cgroups, &name, range.creator(self.made), init_image, init_arguments, steps) {
+        match means.prepare(&format!("hsess-parked-{}", self.made), block) {
             Ok(place) => self.place = Some(place),
             Err(error) => {
                 // A launch does without, and tells what is wrong if it fails too.
                 log!("no child was parked: {error}");
+                blocks.give_back(block);
                 self.not_before = Instant::now() + RETRY_AFTER;
             }
-        }
-    }
-}
-
-fn park(
-    cgroups: &Cgroups,
-    name: &str,
-    creator: u32,
-    init_image: BorrowedFd<'_>,
-    init_arguments: &[String],
-    steps: &[Step],
-) -> Result<Place, SetupError> {
-    let group = cgroups.create_unlimited(name)?;
-    match Launcher::park(&placement(&group), creator, init_image, init_arguments, steps) {
-        Ok(child) => Ok(Place { child, group }),
-        Err(error) => {
-            // The first error tells; what stays is found at the next start.
-            let _ = group.try_remove();
-            Err(error)
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The verbs: one function each, as [`crate::wire::warden::Request`] documents them.
 
+use super::parking::Place;
+use super::server::Launching;
 use super::server::Server;
 use super::session_dir::SessionDir;
-use super::sessions::LaunchContext;
 use super::version_dir::{EnvironmentDir, RECORD_BYTES_MAX, TreeName};
 use super::workspace;
 use crate::ids::{EnvironmentId, SessionId, VersionNumber};
@@ -101,33 +102,49 @@ impl Server {
             let message = "there is no hangar program beside the warden for the egress proxy";
             return Err(Refusal::new(RefusalCode::Unsupported, message));
         }
-        let dir = self.session_dir(id)?;
-        let context = LaunchContext {
-            state: &self.state,
-            cgroups: &self.cgroups,
-            launcher: &mut self.launcher,
-            egress: &mut self.egress,
-            parking: &mut self.parking,
-            init_image: self.init_image.as_fd(),
-            init_arguments: &self.init_arguments,
-            steps: self.steps,
-        };
-        let proof = self.sessions.launch(context, plan, dir)?;
+        let (dir, place) = self.session_dir(id)?;
+        let Launching { means, sessions, egress, .. } = self.launching();
+        let proof = sessions.launch(&means, egress, plan, dir, place)?;
         Ok(Some((Answer::Launched(Box::new(proof)), Vec::new())))
     }
 
-    /// The directories of a session, made where they are missing.
-    fn session_dir(&mut self, id: &SessionId) -> Result<SessionDir, Refusal> {
+    /// The directories of a session. For a new one they are made, with the block of the parked
+    /// child, if one waits, which comes along.
+    fn session_dir(&mut self, id: &SessionId) -> Result<(SessionDir, Option<Place>), Refusal> {
         if SessionDir::exists(&self.state, id)? {
-            return Ok(SessionDir::open(&self.state, id)?);
+            return Ok((SessionDir::open(&self.state, id)?, None));
         }
-        let block = self.blocks.allocate().ok_or_else(|| {
-            Refusal::new(RefusalCode::Failed, "every block of uids belongs to a stored session")
-        })?;
-        SessionDir::create(&self.state, id, block).map_err(|error| {
-            self.blocks.give_back(block);
-            error.into()
-        })
+        let place = self.parked();
+        let block = match &place {
+            Some(place) => place.child.block(),
+            None => self.blocks.allocate().ok_or_else(|| {
+                let message = "every block of uids belongs to a stored session";
+                Refusal::new(RefusalCode::Failed, message)
+            })?,
+        };
+        match SessionDir::create(&self.state, id, block) {
+            Ok(dir) => Ok((dir, place)),
+            Err(error) => {
+                if let Some(place) = place {
+                    self.sessions.abandon(place);
+                }
+                self.blocks.give_back(block);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The parked child, unless something killed it.
+    fn parked(&mut self) -> Option<Place> {
+        let place = self.parking.take()?;
+        if place.child.waits() {
+            return Some(place);
+        }
+        log!("the parked child had ended");
+        let block = place.child.block();
+        self.sessions.abandon(place);
+        self.blocks.give_back(block);
+        None
     }
 
     fn exec(&mut self, exec: Exec, stdin: Option<OwnedFd>) -> Outcome {

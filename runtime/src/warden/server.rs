@@ -4,7 +4,7 @@ use super::api::{Listener, Outbox, is_dead};
 use super::blocks::Blocks;
 use super::egress::Egress;
 use super::jobs::{Context, Jobs, Wait};
-use super::parking::Parking;
+use super::parking::{Means, Parking};
 use super::sessions::Sessions;
 use super::state::StateDir;
 use super::worker::Program;
@@ -51,6 +51,15 @@ pub(super) struct Server {
     pub(super) greeted: bool,
     orphan_since: Option<Instant>,
     orphan_timeout: Duration,
+}
+
+/// What a launch works with.
+pub(super) struct Launching<'a> {
+    pub(super) means: Means<'a>,
+    pub(super) sessions: &'a mut Sessions,
+    pub(super) egress: &'a mut Egress,
+    pub(super) parking: &'a mut Parking,
+    pub(super) blocks: &'a mut Blocks,
 }
 
 /// The warden ends.
@@ -141,6 +150,23 @@ impl Server {
             outbox: &mut self.outbox,
         };
         (&mut self.jobs, context)
+    }
+
+    pub(super) fn launching(&mut self) -> Launching<'_> {
+        Launching {
+            means: Means {
+                state: &self.state,
+                cgroups: &self.cgroups,
+                launcher: &self.launcher,
+                init_image: self.init_image.as_fd(),
+                init_arguments: &self.init_arguments,
+                steps: self.steps,
+            },
+            sessions: &mut self.sessions,
+            egress: &mut self.egress,
+            parking: &mut self.parking,
+            blocks: &mut self.blocks,
+        }
     }
 
     pub(super) fn run(mut self) -> Result<(), SetupError> {
@@ -244,7 +270,9 @@ impl Server {
         let shutdown = self.shutdown.get_or_insert_with(|| {
             self.sessions.stop_all(SessionEnd::Shutdown);
             if let Some(place) = self.parking.take() {
+                let block = place.child.block();
                 self.sessions.abandon(place);
+                self.blocks.give_back(block);
             }
             self.jobs.shut_down();
             Shutdown { since: Instant::now(), waiters: Vec::new() }
@@ -321,9 +349,8 @@ impl Server {
         }
         self.flush();
         if self.shutdown.is_none() {
-            let (image, arguments) = (self.init_image.as_fd(), &self.init_arguments);
-            let range = self.state.range();
-            self.parking.housekeeping(&self.cgroups, range, image, arguments, self.steps);
+            let Launching { means, parking, blocks, .. } = self.launching();
+            parking.housekeeping(&means, blocks);
         }
     }
 

@@ -3,18 +3,17 @@
 use super::api::Outbox;
 use super::commands::Commands;
 use super::egress::Egress;
-use super::parking::{Parking, Place, placement};
+use super::parking::{Means, Place, placement};
 use super::session::{SLOW_AFTER, Session};
 use super::session_dir::SessionDir;
 use super::state::StateDir;
 use super::trees;
-use crate::cgroup::{Cgroups, SessionCgroup};
-use crate::error::{AtStep, SetupError};
-use crate::ids::{Block, CommandId, EnvironmentId, SessionId, VersionNumber};
-use crate::launch::{Launcher, Parked, Request};
+use crate::cgroup::SessionCgroup;
+use crate::error::AtStep;
+use crate::ids::{CommandId, EnvironmentId, SessionId, VersionNumber};
+use crate::launch::Request;
 use crate::plan::{Environment, Plan};
 use crate::proof::ProofRecord;
-use crate::steps::Step;
 use crate::wire::WireError;
 use crate::wire::warden::{Exec, Refusal, RefusalCode, RequestId, RunningSession, SessionEnd};
 use rustix::event::{EventfdFlags, eventfd};
@@ -28,18 +27,6 @@ const RETRY: Duration = Duration::from_millis(1);
 /// How many ends of commands are listed for all sessions together.
 const LISTED_ENDS_MAX: usize = 8192;
 
-/// What a launch needs beside the plan.
-pub(super) struct LaunchContext<'a> {
-    pub(super) state: &'a StateDir,
-    pub(super) cgroups: &'a Cgroups,
-    pub(super) launcher: &'a mut Launcher,
-    pub(super) egress: &'a mut Egress,
-    pub(super) parking: &'a mut Parking,
-    pub(super) init_image: BorrowedFd<'a>,
-    pub(super) init_arguments: &'a [String],
-    pub(super) steps: &'a [Step],
-}
-
 /// The sessions that run, and groups of launches that failed until they are removed.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
@@ -48,29 +35,43 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Launches a session whose directories exist.
+    /// Launches a session whose directories exist, in the place that has its block or in a new
+    /// one.
     pub(super) fn launch(
         &mut self,
-        mut context: LaunchContext<'_>,
+        means: &Means<'_>,
+        egress: &mut Egress,
         plan: &Plan,
         dir: SessionDir,
+        place: Option<Place>,
     ) -> Result<ProofRecord, Refusal> {
-        let trees = trees::open(context.state, plan, &dir)?;
+        let trees = match trees::open(means.state, plan, &dir) {
+            Ok(trees) => trees,
+            Err(refusal) => {
+                if let Some(place) = place {
+                    self.abandon(place);
+                }
+                return Err(refusal);
+            }
+        };
         let block = dir.block();
-        let (group, parked) = self.enter(&mut context, plan, block)?;
-        let placement = placement(&group);
+        let mut place = match place {
+            Some(place) => place,
+            None => means.prepare(plan.session.as_str(), block)?,
+        };
+        if let Err(error) = place.group.admit(&(&plan.limits).into(), block.base) {
+            self.abandon(place);
+            return Err(error.into());
+        }
+        let Place { child, group } = place;
         let request = Request {
             plan,
-            range: context.state.range(),
-            block,
             trees,
-            placement,
-            parked,
-            init_image: context.init_image,
-            init_arguments: context.init_arguments,
-            steps: context.steps,
+            placement: placement(&group),
+            prepared: child,
+            steps: means.steps,
         };
-        let launched = match context.launcher.launch(request) {
+        let launched = match means.launcher.launch(request) {
             Ok(launched) => launched,
             Err(error) => {
                 self.failed_launches.push(group);
@@ -95,41 +96,9 @@ impl Sessions {
             return Err(error.into());
         }
         if let Some(listener) = launched.listener {
-            context.egress.serve(&id, listener);
+            egress.serve(&id, listener);
         }
         Ok(launched.proof)
-    }
-
-    /// The limited group of a new session, with the child that was parked in it.
-    fn enter(
-        &mut self,
-        context: &mut LaunchContext<'_>,
-        plan: &Plan,
-        block: Block,
-    ) -> Result<(SessionCgroup, Option<Parked>), SetupError> {
-        let Some(Place { child, mut group }) = self.waiting(context) else {
-            let group = context.cgroups.create_session(&plan.session, &plan.limits, block.base)?;
-            return Ok((group, None));
-        };
-        match group.admit(&(&plan.limits).into(), block.base) {
-            Ok(()) => Ok((group, Some(child))),
-            Err(error) => {
-                drop(child);
-                self.failed_launches.push(group);
-                Err(error)
-            }
-        }
-    }
-
-    /// The parked child, unless something killed it.
-    fn waiting(&mut self, context: &mut LaunchContext<'_>) -> Option<Place> {
-        let place = context.parking.take()?;
-        if place.child.waits() {
-            return Some(place);
-        }
-        log!("the parked child had ended");
-        self.abandon(place);
-        None
     }
 
     /// Whether a session runs, or has not ended yet.

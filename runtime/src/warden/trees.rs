@@ -3,26 +3,20 @@
 use super::session_dir::SessionDir;
 use super::state::{StateDir, open_below};
 use super::version_dir::{EnvironmentDir, TreeName};
-use crate::error::AtStep;
 use crate::ids::EnvironmentId;
 use crate::launch::Trees;
 use crate::plan::{Environment, Plan};
 use crate::wire::warden::{Refusal, RefusalCode};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Opens them all. A version without a record is not there.
 pub(super) fn open(state: &StateDir, plan: &Plan, dir: &SessionDir) -> Result<Trees, Refusal> {
-    let clone = |fd: std::os::fd::BorrowedFd<'_>| {
-        fd.try_clone_to_owned().at("open-trees", || "dup(directory)")
-    };
     let mut trees = Trees {
         workspace: dir.workdir()?,
         home: dir.home()?,
         environment: None,
         source: None,
         dependencies: None,
-        toolchain_etc: clone(state.toolchain_etc())?,
-        packs: clone(state.packs.as_fd())?,
     };
     match &plan.environment {
         Environment::None => {}

@@ -4,7 +4,9 @@ use hangar_peel::spec::{Command, CommandOutcome, Outcome, Spec};
 use hangar_runtime::cgroup::{Cgroups, SessionCgroup};
 use hangar_runtime::error::SetupError;
 use hangar_runtime::ids::{Block, CommandId, EnvironmentId, Range, SessionId, Slug, VersionNumber};
-use hangar_runtime::launch::{Launched, Launcher, Placement, Request, Trees, toolchain};
+use hangar_runtime::launch::{
+    Launched, Launcher, Placement, Preparation, Request, SharedTrees, Trees, toolchain,
+};
 use hangar_runtime::plan::{Environment, Limits, Network, Plan, Profile};
 use hangar_runtime::record::{Next, RecordReader, Stream};
 use hangar_runtime::steps::LAUNCH;
@@ -144,8 +146,6 @@ impl Bench<'_> {
             environment: wanted.environment.as_deref().map(directory),
             source: wanted.staging.then(|| own("source")),
             dependencies: None,
-            toolchain_etc: directory(&self.etc),
-            packs: directory(&packs),
         };
         let cgroup = self.cgroups.create_session(&plan.session, &plan.limits, block.base)?;
         self.live.push(Live { launched: None, cgroup, block, commands: 0 });
@@ -157,21 +157,24 @@ impl Bench<'_> {
             .collect();
         let lie = self.spec.lie.iter().map(|field| format!("lie={field}"));
         let init_arguments: Vec<String> = self.spec.without.iter().cloned().chain(lie).collect();
-        let launched = self.launcher.launch(Request {
-            plan: &plan,
+        let placement = || Placement {
+            directory: cgroup.directory(),
+            v1_procs: cgroup.v1_procs(),
+            paths: cgroup.paths(),
+        };
+        let (etc, packs) = (directory(&self.etc), directory(&packs));
+        let prepared = self.launcher.prepare(&Preparation {
             range,
             block,
-            trees,
-            placement: Placement {
-                directory: cgroup.directory(),
-                v1_procs: cgroup.v1_procs(),
-                paths: cgroup.paths().into_iter().collect(),
-            },
-            parked: None,
+            placement: placement(),
+            trees: SharedTrees { toolchain_etc: etc.as_fd(), packs: packs.as_fd() },
             init_image: self.image.as_fd(),
             init_arguments: &init_arguments,
             steps: &steps,
         })?;
+        let (placement, steps) = (placement(), &steps);
+        let request = Request { plan: &plan, trees, placement, prepared, steps };
+        let launched = self.launcher.launch(request)?;
         self.live[index].launched = Some(launched);
         Ok(())
     }

@@ -37,8 +37,7 @@ impl Ground {
                 continue;
             }
             match process.command.as_str() {
-                // A child that waits for the next session.
-                command if command.contains("hangar-warden") && process.is_first() => waiting += 1,
+                _ if process.is_parked() => waiting += 1,
                 command if command.starts_with("hangar egress") => proxies += 1,
                 _ => left.push(format!("{process:?}")),
             }

@@ -1,8 +1,8 @@
 //! Removals that are cut off go on, and what was removed gives back what it had.
 
-use hangar_tests::crash::{Ground, Victim, begin_build, ended_build};
+use hangar_tests::crash::{BLOCK, Ground, Victim, begin_build, ended_build};
 use hangar_tests::daemon::Daemon;
-use hangar_tests::processes::{Process, wait_for};
+use hangar_tests::processes::{Process, below, wait_for};
 use hangar_tests::session::Session;
 use serde_json::json;
 use std::fs;
@@ -21,16 +21,31 @@ fn hold_remover(ground: &Ground) -> Process {
     worker
 }
 
+/// The block that the child has which waits for the next session.
+fn parked_block(ground: &Ground) -> u32 {
+    wait_for("a child to be parked", || {
+        let parked = below(&ground.warden()).into_iter().find(Process::is_parked)?;
+        (parked.uid % BLOCK == 0).then_some(parked.uid)
+    })
+}
+
+/// The lowest block that is free is the next one's, or the one's after the parked child.
+fn assert_is_given_again(ground: &Ground, daemon: &Daemon, block: u32) {
+    let sessions = [(); 8].map(|()| daemon.session(&json!({ "network": "none" })));
+    let blocks: Vec<_> = sessions.iter().map(|session| ground.block(&session.id)).collect();
+    assert!(blocks.contains(&Some(block)), "{block} is not in {blocks:?}");
+    for session in sessions {
+        session.delete();
+    }
+}
+
 #[test]
 fn while_a_session_is_removed() {
     let ground = Ground::default();
     let mut daemon = ground.start();
-    let first = full_session(&daemon);
-    let block = ground.block(&first).unwrap();
-    Session::of(&daemon, &first).delete();
     for victim in [Victim::Worker, Victim::Api, Victim::Warden] {
         let id = full_session(&daemon);
-        assert_eq!(ground.block(&id), Some(block), "{victim:?}: its block is given again");
+        let block = ground.block(&id).unwrap();
         let asked = ground.ask_later("DELETE", &format!("/v1/sessions/{id}"), "", Vec::new());
         let worker = hold_remover(&ground);
         let name = format!("{id}.removing");
@@ -39,15 +54,18 @@ fn while_a_session_is_removed() {
         if victim == Victim::Worker {
             let other = full_session(&daemon);
             assert_ne!(ground.block(&other), Some(block));
+            assert_ne!(parked_block(&ground), block);
             worker.proceed();
             let _done = asked.join().unwrap();
             ground.check(&daemon, &[worker]);
             Session::of(&daemon, &other).delete();
+            assert_is_given_again(&ground, &daemon, block);
             continue;
         }
         daemon = ground.kill(daemon, victim, Some(&worker));
         let _maybe = asked.join().unwrap();
         assert_eq!(ground.names("sessions"), [""; 0]);
+        assert_is_given_again(&ground, &daemon, block);
         let gone = daemon.ask("GET", &format!("/v1/sessions/{id}"), &json!({}));
         assert_eq!(gone.status, 404);
     }

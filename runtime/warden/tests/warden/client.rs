@@ -60,15 +60,14 @@ impl State {
     }
 
     /// The groups of sessions and workers that are there; that of the child that waits for the
-    /// next session, which has no uid of the range yet, is none.
+    /// next session is none.
     pub fn groups(&self) -> Vec<PathBuf> {
         let all = self.all_groups();
         let waiting: Vec<_> = all
             .iter()
             .filter(|group| {
                 let procs = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-                group.to_string_lossy().contains("/hsess-parked-")
-                    && procs.lines().any(|pid| self.is_parked(pid))
+                group.to_string_lossy().contains("/hsess-parked-") && procs.lines().any(is_parked)
             })
             .filter_map(|group| group.file_name())
             .collect();
@@ -87,12 +86,6 @@ impl State {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         panic!("groups are left: {:?}", self.groups());
-    }
-
-    /// Whether a process has no uid of this range.
-    fn is_parked(&self, pid: &str) -> bool {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        uid_of(&status).is_some_and(|uid| uid < self.range.base)
     }
 
     /// The groups of this state directory that are there, in all hierarchies.
@@ -357,11 +350,26 @@ pub fn processes_of(range: Range) -> Vec<String> {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
         let inside = range.base + BLOCK_SIZE..range.base + 16 * BLOCK_SIZE;
-        if uid_of(&status).is_some_and(|uid| inside.contains(&uid)) {
+        let is_mine = uid_of(&status).is_some_and(|uid| inside.contains(&uid));
+        if is_mine && !waits_for_a_plan(&status) {
             found.push(status.lines().next().unwrap_or("").to_owned());
         }
     }
     found
+}
+
+/// Whether a process waits for the next session.
+fn is_parked(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    waits_for_a_plan(&status)
+}
+
+/// The first process of its pid namespace, which no filter holds yet.
+fn waits_for_a_plan(status: &str) -> bool {
+    let has = |field: &str, end: &str| {
+        status.lines().any(|line| line.starts_with(field) && line.ends_with(end))
+    };
+    has("NSpid:", "\t1") && has("Seccomp:", "\t0")
 }
 
 /// The real uid in a `/proc/<pid>/status`.

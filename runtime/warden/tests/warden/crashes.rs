@@ -116,12 +116,15 @@ fn a_removal_that_was_cut_off_goes_on() {
     std::fs::rename(sessions.join(id.as_str()), sessions.join(format!("{id}.removing"))).unwrap();
     let warden = state.start();
     eventually("the session is removed", || std::fs::read_dir(&sessions).unwrap().count() == 0);
-    // Its block is free again.
+    // Its block is free again; the child that waits for a session can have the one after it.
     let mut api = warden.connect();
-    api.launch(&plan(2));
     use std::os::unix::fs::MetadataExt;
-    let workdir = std::fs::metadata(sessions.join(session(2).as_str()).join("workdir")).unwrap();
-    assert_eq!(workdir.uid(), state.range.base + 65_536 + 1000);
+    let owners = [2, 3].map(|number| {
+        api.launch(&plan(number));
+        let workdir = sessions.join(session(number).as_str()).join("workdir");
+        std::fs::metadata(workdir).unwrap().uid()
+    });
+    assert!(owners.contains(&(state.range.base + 65_536 + 1000)), "{owners:?}");
 }
 
 #[test]
