@@ -1,5 +1,6 @@
 //! The operator's configuration: `config.toml` in the state directory. Every key has a default.
 
+use hangar_runtime::ids::DEFAULT_RANGE_BASE;
 use hangar_runtime::plan::Limits;
 use serde::Deserialize;
 use std::num::NonZeroU32;
@@ -17,6 +18,8 @@ pub struct Config {
     pub versions: Versions,
     /// What sessions get where a request names nothing else.
     pub session: Session,
+    /// The privileged process.
+    pub warden: Warden,
 }
 
 /// Which versions are kept.
@@ -108,6 +111,23 @@ pub struct Session {
 impl Default for Session {
     fn default() -> Self {
         Self { idle_timeout_s: 1800, limits: LimitsConfig::default(), artifacts_max: 20_000 }
+    }
+}
+
+/// The privileged process. A warden that runs keeps what it was started with.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Warden {
+    /// The first of hangar's host ids: a multiple of 65,536, not handed out to anybody else. It
+    /// stays what it was when the state directory was made.
+    pub range_base: u32,
+    /// Seconds for which sessions go on when their API is gone.
+    pub orphan_timeout_s: u32,
+}
+
+impl Default for Warden {
+    fn default() -> Self {
+        Self { range_base: DEFAULT_RANGE_BASE, orphan_timeout_s: 600 }
     }
 }
 

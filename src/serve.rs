@@ -7,6 +7,7 @@
 mod directories;
 mod listen;
 mod privileges;
+mod range;
 mod server;
 mod warden;
 
@@ -115,13 +116,13 @@ pub fn run(options: Options) -> Result<(), ServeError> {
 }
 
 fn prepare_as_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeError> {
-    let range = Range::default();
-    let state = directories::prepare(&options.state_dir, range)?;
-    let config = Config::read(&state.path)
+    let config = Config::read(&options.state_dir)
         .map_err(|why| ServeError::step("reading the configuration", why))?;
+    let range = range::checked(config.warden.range_base, &options.state_dir)?;
+    let state = directories::prepare(&options.state_dir, range)?;
     let lock = directories::lock(&state.path)?;
     let token_digest = directories::token(&state.path, range)?;
-    let (warden, child) = warden::start_or_adopt(&state.path, range)?;
+    let (warden, child) = warden::start_or_adopt(&state.path, &config.warden)?;
     let mut started = warden::EndUnlessServed::new(child);
     let local = listen::local(&state.path, range)?;
     let remote = options.listen.map(listen::remote).transpose()?;
@@ -146,15 +147,15 @@ fn prepare_as_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeE
 /// Without root: only where a warden runs, and as the user the API's files belong to.
 fn prepare_without_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeError> {
     let dir = &options.state_dir;
-    let range = Range::default();
+    let config =
+        Config::read(dir).map_err(|why| ServeError::step("reading the configuration", why))?;
+    let range = range::checked(config.warden.range_base, dir)?;
     let own = rustix::process::geteuid().as_raw() == range.api();
     let warden = match connect_blocking(&socket_of(dir)) {
         Ok(warden) if own => warden,
         Err(WardenError::OtherBuild(other)) => return Err(ServeError::OtherBuild(other)),
         _ => return Err(ServeError::NotRoot),
     };
-    let config =
-        Config::read(dir).map_err(|why| ServeError::step("reading the configuration", why))?;
     Ok(Ready {
         config,
         files: ApiFiles { root: dir.join("api") },

@@ -180,6 +180,18 @@ pub struct Range {
 }
 
 impl Range {
+    /// The range that begins here. Block 0 is hangar's own and another one is a session's; all
+    /// stay below 2^31.
+    ///
+    /// # Errors
+    /// When there is no room for that, or the base is not where a block begins.
+    pub fn checked(base: u32) -> Result<Self, String> {
+        if base == 0 || !base.is_multiple_of(BLOCK_SIZE) || base > (1 << 31) - 2 * BLOCK_SIZE {
+            return Err(format!("{base} is no multiple of {BLOCK_SIZE} with room below 2^31"));
+        }
+        Ok(Self { base })
+    }
+
     /// The API process and what lies below `DIR/api`.
     #[must_use]
     pub fn api(self) -> u32 {

@@ -98,7 +98,7 @@ pub const LAUNCH: &[Step] = steps! {
     Clone "new-uts-namespace", "5.3", launch::namespaces::uts:
         "reading or changing the name of the host";
     Clone "clone-stage-one", "5.7", launch::namespaces::clone_stage_one:
-        "a process of the session outside its cgroup: v2 limits hold from the first instruction";
+        "a process of the session outside its cgroup, whose limits are set before the plan is sent";
     Clone "map-ids", "3.8", launch::namespaces::map_ids:
         "two sessions sharing a uid (P055, P058)";
     StageOne "join-cgroups", "2.6.24", launch::stage_one::join_cgroups:

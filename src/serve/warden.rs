@@ -1,8 +1,8 @@
 //! Starting the warden, or adopting one that runs.
 
 use super::{ServeError, socket_of};
+use crate::config;
 use crate::warden_client::{WardenError, connect_blocking};
-use hangar_runtime::ids::Range;
 use hangar_runtime::wire::{
     self,
     warden::{Call, Request, RequestId},
@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 /// Connects to the warden of a state directory; starts it where none runs.
 pub(super) fn start_or_adopt(
     dir: &Path,
-    range: Range,
+    settings: &config::Warden,
 ) -> Result<(OwnedFd, Option<Child>), ServeError> {
     match connect_blocking(&socket_of(dir)) {
         Ok(socket) => return Ok((socket, None)),
@@ -25,7 +25,7 @@ pub(super) fn start_or_adopt(
         Err(WardenError::OtherBuild(other)) => return Err(ServeError::OtherBuild(other)),
         Err(error) => return Err(ServeError::Warden(error.to_string())),
     }
-    let mut started = EndUnlessServed::new(Some(start(dir, range)?));
+    let mut started = EndUnlessServed::new(Some(start(dir, settings)?));
     match connect_blocking(&socket_of(dir)) {
         Ok(socket) => Ok((socket, started.served())),
         Err(error) => Err(ServeError::Warden(error.to_string())),
@@ -33,17 +33,19 @@ pub(super) fn start_or_adopt(
 }
 
 /// Starts the warden beside this program, and waits until it can be connected to.
-fn start(dir: &Path, range: Range) -> Result<Child, ServeError> {
+fn start(dir: &Path, settings: &config::Warden) -> Result<Child, ServeError> {
     let fail = |step: &str, cause: &dyn std::fmt::Display| ServeError::step(step, cause);
     let own = std::env::current_exe().map_err(|e| fail("finding hangar-warden", &e))?;
     let program = own.with_file_name("hangar-warden");
+    let orphan_timeout_ms = settings.orphan_timeout_s.saturating_mul(1000);
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail("making a pipe", &e))?;
     // Nothing else is started meanwhile: there is only this thread.
     fcntl_setfd(&write, FdFlags::empty()).map_err(|e| fail("passing the pipe", &e))?;
     let mut child = Command::new(&program)
         .arg("--state-dir")
         .arg(dir)
-        .args(["--range-base", &range.base.to_string()])
+        .args(["--range-base", &settings.range_base.to_string()])
+        .args(["--orphan-timeout-ms", &orphan_timeout_ms.to_string()])
         .args(["--ready-fd", &write.as_raw_fd().to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -4,7 +4,7 @@
 
 use hangar_runtime::doctor::{Images, Verdict};
 use hangar_runtime::error::{AtStep, SetupError};
-use hangar_runtime::ids::{BLOCK_SIZE, DEFAULT_RANGE_BASE, Range};
+use hangar_runtime::ids::{DEFAULT_RANGE_BASE, Range};
 use hangar_runtime::warden::{self, WardenConfig};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::os::fd::{AsFd, OwnedFd};
@@ -73,20 +73,12 @@ impl Arguments {
         }
         Ok(Self {
             state_dir: state_dir.ok_or("--state-dir is missing")?,
-            range: checked_range(range_base)?,
+            range: Range::checked(range_base).map_err(|why| format!("--range-base: {why}"))?,
             orphan_timeout: Duration::from_millis(orphan_timeout_ms.into()),
             ready_fd,
             doctor,
         })
     }
-}
-
-/// Block 0 is hangar's own and another one is a session's; all stay below 2^31.
-fn checked_range(base: u32) -> Result<Range, String> {
-    if base == 0 || !base.is_multiple_of(BLOCK_SIZE) || base > (1 << 31) - 2 * BLOCK_SIZE {
-        return Err(format!("--range-base {base} is no multiple of {BLOCK_SIZE} below 2^31"));
-    }
-    Ok(Range { base })
 }
 
 /// Prints what this host enforces and lacks; fails when sessions cannot run here.

@@ -10,7 +10,7 @@ use hangar_tests::session::Session;
 use rustix::process::Signal;
 use serde_json::json;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -186,5 +186,37 @@ fn deaths_one_after_the_other() {
     let daemon = ground.start();
     ground.check(&daemon, &before);
     assert_eq!(Session::of(&daemon, &session).bash("wc -l < log").out(), "5\n");
+    daemon.stop();
+}
+
+#[test]
+fn the_ids_are_those_of_the_configuration_and_stay_so() {
+    let ground = Ground::default();
+    let write = |base: &str| {
+        ground.place().write("state/config.toml", &format!("[warden]\nrange_base = {base}\n"));
+    };
+    write("2013265920");
+    let daemon = ground.start();
+    let session = daemon.session(&json!({ "network": "none" }));
+    assert_eq!(session.bash("id -u; echo mine > kept").out(), "1000\n");
+    let owner = |path: &str| fs::metadata(ground.state().join(path)).unwrap().uid();
+    let workdir = format!("sessions/{}/workdir/kept", session.id);
+    assert_eq!((owner("api"), owner(&workdir)), (2_013_265_921, 2_013_331_456 + 1000));
+    drop(session);
+    daemon.stop();
+
+    for (base, why) in [
+        ("1879048192", "the state directory was made with 2013265920, not with 1879048192"),
+        ("2013265921", "is no multiple of 65536"),
+        ("1048576", "is among the ids of containers"),
+    ] {
+        write(base);
+        let refused = serve(&ground);
+        assert!(!refused.status.success());
+        assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
+    }
+    write("2013265920");
+    let daemon = ground.start();
+    assert_eq!(owner(&workdir), 2_013_332_456);
     daemon.stop();
 }

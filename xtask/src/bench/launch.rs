@@ -12,8 +12,6 @@ use hangar_runtime::plan::{Environment, Limits, Network, Plan, Profile, WORKSPAC
 use hangar_runtime::wire::warden::{Event, Exec, ExitStatus, Job, OutputLimit, Program, Request};
 use std::time::Duration;
 
-const COMMAND: CommandId = CommandId(1);
-
 /// Launches sessions of the strict profile in turn with bubblewrap.
 ///
 /// # Errors
@@ -33,13 +31,17 @@ pub fn rows(fs: &TestFs) -> Result<Vec<Row>, Failure> {
     let mut count = 1u32;
     let mut rows = Vec::new();
     for pace in [Pace::BackToBack, Pace::AfterQuiet] {
-        let mut whole = Vec::new();
+        let (mut whole, mut again) = (Vec::new(), Vec::new());
         let (own, peer) = side_by_side(
             pace,
             &mut || {
                 count += 1;
-                let (ended, gone) = one_session(&mut warden, version, count)?;
+                let session = session(count);
+                let (ended, gone) = one_launch(&mut warden, version, &session, CommandId(1))?;
                 whole.push(gone);
+                // A stored session has ids of its own: no child was parked for it.
+                again.push(one_launch(&mut warden, version, &session, CommandId(2))?.0);
+                warden.run_job(Job::RemoveSession { session }, "{}")?;
                 Ok(ended)
             },
             &mut || timed(|| run(&mut bwrap::command(&mounts, &["/bin/true"]))),
@@ -49,19 +51,21 @@ pub fn rows(fs: &TestFs) -> Result<Vec<Row>, Failure> {
         rows.push(Row::beside(name, own, "ms", (bwrap::NAME, peer)));
         let name = format!("cold launch, session gone, {told}");
         rows.push(Row::beside(name, median_ms(whole), "ms", (bwrap::NAME, peer)));
+        let name = format!("launch of a stored session, /bin/true ended, {told}");
+        rows.push(Row::beside(name, median_ms(again), "ms", (bwrap::NAME, peer)));
     }
     Ok(rows)
 }
 
 /// How long it takes from the plan until the command ended, and until the session is gone.
-fn one_session(
+fn one_launch(
     warden: &mut Warden,
     version: VersionNumber,
-    count: u32,
+    session: &SessionId,
+    command: CommandId,
 ) -> Result<(Duration, Duration), Failure> {
-    let session = SessionId::parse(&format!("hsess{count:032x}")).expect("32 digits");
-    let launch = Request::Launch(Box::new(plan(&session, version)));
-    let exec = Request::Exec(Box::new(exec(&session)));
+    let launch = Request::Launch(Box::new(plan(session, version)));
+    let exec = Request::Exec(Box::new(exec(session, command)));
     let mut ended = Duration::ZERO;
     let gone = timed(|| {
         ended = timed(|| {
@@ -69,7 +73,7 @@ fn one_session(
             warden.call(exec)?;
             warden
                 .wait(|event| match event {
-                    Event::CommandEnded { session: of, end, .. } if *of == session => {
+                    Event::CommandEnded { session: of, end, .. } if of == session => {
                         Some(end.status)
                     }
                     _ => None,
@@ -79,10 +83,13 @@ fn one_session(
                     other => Err(Failure::new(format!("/bin/true ended with {other:?}"))),
                 })
         })?;
-        warden.stop(&session)
+        warden.stop(session)
     })?;
-    warden.run_job(Job::RemoveSession { session }, "{}")?;
     Ok((ended, gone))
+}
+
+fn session(count: u32) -> SessionId {
+    SessionId::parse(&format!("hsess{count:032x}")).expect("32 digits")
 }
 
 fn plan(session: &SessionId, version: VersionNumber) -> Plan {
@@ -95,10 +102,10 @@ fn plan(session: &SessionId, version: VersionNumber) -> Plan {
     }
 }
 
-fn exec(session: &SessionId) -> Exec {
+fn exec(session: &SessionId, command: CommandId) -> Exec {
     Exec {
         session: session.clone(),
-        command: COMMAND,
+        command,
         program: Program::Arguments(vec![b"/bin/true".to_vec()]),
         environment: vec![b"PATH=/usr/bin:/bin".to_vec()],
         directory: WORKSPACE_DIR.as_bytes().to_vec(),
