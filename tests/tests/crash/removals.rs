@@ -1,5 +1,6 @@
 //! Removals that are cut off go on, and what was removed gives back what it had.
 
+use hangar_runtime::ids::DEFAULT_RANGE_BASE;
 use hangar_tests::crash::{BLOCK, Ground, Victim, begin_build, ended_build};
 use hangar_tests::daemon::Daemon;
 use hangar_tests::processes::{Process, below, wait_for};
@@ -29,9 +30,12 @@ fn parked_block(ground: &Ground) -> u32 {
     })
 }
 
-/// The lowest block that is free is the next one's, or the one's after the parked child.
+/// Blocks are given from the lowest on, so as many sessions as lie below get it, and one more for
+/// the parked child.
 fn assert_is_given_again(ground: &Ground, daemon: &Daemon, block: u32) {
-    let sessions = [(); 8].map(|()| daemon.session(&json!({ "network": "none" })));
+    let below = (block - DEFAULT_RANGE_BASE) / BLOCK;
+    let sessions: Vec<_> =
+        (0..=below).map(|_| daemon.session(&json!({ "network": "none" }))).collect();
     let blocks: Vec<_> = sessions.iter().map(|session| ground.block(&session.id)).collect();
     assert!(blocks.contains(&Some(block)), "{block} is not in {blocks:?}");
     for session in sessions {
