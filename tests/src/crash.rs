@@ -128,10 +128,9 @@ impl Ground {
     pub fn worker(&self, verb: &str, target: &str) -> Option<Process> {
         let begin = format!("hangar-worker {verb}");
         // It may be there for milliseconds only: looked for first, and its warden then.
-        processes::all().into_iter().find(|process| {
-            process.command.starts_with(&begin)
-                && process.command.ends_with(target)
-                && processes::warden(&self.state()).is_some_and(|warden| process.is_below(&warden))
+        let is_so = |command: &str| command.starts_with(&begin) && command.ends_with(target);
+        processes::with_command(is_so).find(|process| {
+            processes::warden(&self.state()).is_some_and(|warden| process.is_below(&warden))
         })
     }
 

@@ -54,13 +54,12 @@ impl Process {
             let line = status.lines().find_map(|line| line.strip_prefix(field));
             line.unwrap_or_default().split_whitespace().flat_map(str::parse).collect::<Vec<i32>>()
         };
-        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         Some(Self {
             pid,
             parent,
             uid: numbers("Uid:").first()?.cast_unsigned(),
             pids: numbers("NSpid:"),
-            command: String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned(),
+            command: command_of(pid)?,
             started: fields.get(19)?.parse().ok()?,
             cgroups: read("cgroup")?,
             filtered: numbers("Seccomp:") != [0],
@@ -82,7 +81,8 @@ impl Process {
     /// It is the first process of what will be a session, and has no plan yet.
     #[must_use]
     pub fn is_parked(&self) -> bool {
-        self.is_first() && !self.filtered
+        let is_launch = self.command == "hangar-init" || self.command.contains("hangar-warden");
+        is_launch && self.is_first() && !self.filtered
     }
 
     /// It was started by this one, directly or not.
@@ -139,16 +139,32 @@ pub fn all() -> Vec<Process> {
         .collect()
 }
 
+/// Processes whose arguments are so; the rest of what there is to know is read of those alone, so
+/// that what lives for milliseconds is found.
+///
+/// # Panics
+/// When `/proc` cannot be read.
+pub fn with_command(is_so: impl Fn(&str) -> bool) -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(move |pid| command_of(*pid).is_some_and(|command| is_so(&command)))
+        .filter_map(Process::read)
+}
+
+/// Arguments, separated by spaces.
+fn command_of(pid: i32) -> Option<String> {
+    let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    Some(String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned())
+}
+
 /// The warden of a state directory.
 #[must_use]
 pub fn warden(state: &Path) -> Option<Process> {
     let argument = format!("--state-dir {} ", state.display());
-    all().into_iter().find(|process| {
-        // A child that waits for its session has the same arguments, in namespaces of its own.
-        process.pids.len() == 1
-            && process.command.contains("hangar-warden")
-            && process.command.contains(&argument)
-    })
+    // A child that waits for its session has the same arguments, in namespaces of its own.
+    with_command(|command| command.contains("hangar-warden") && command.contains(&argument))
+        .find(|process| process.pids.len() == 1)
 }
 
 /// Everything a process started, directly or not.
