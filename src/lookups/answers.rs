@@ -47,7 +47,7 @@ impl Answer {
     }
 }
 
-/// What `pip -v index versions` says: on standard output the versions this interpreter can use, on
+/// What `pip -vv index versions` says: on standard output the versions this interpreter can use, on
 /// standard error why there are none.
 #[must_use]
 pub fn of_pip(spec: &Spec, stdout: &str, stderr: &str) -> Answer {

@@ -89,7 +89,7 @@ pub async fn ask(app: &App, manager: Manager, spec: &Spec) -> Result<Answer, Fai
 
 async fn ask_pip(app: &App, spec: &Spec) -> Result<Answer, Failure> {
     // Verbose, or it would not say why it found nothing.
-    let pip = ["python3", "-I", "-c", PIP, "-v", "--no-cache-dir", "--retries=1"];
+    let pip = ["python3", "-I", "-c", PIP, "-vv", "--no-cache-dir", "--retries=1"];
     let said = run(app, &[&pip[..], &["index", "versions", &spec.name]].concat()).await?;
     Ok(answers::of_pip(spec, &text(&said.stdout), &text(&said.stderr)))
 }
