@@ -26,12 +26,22 @@ impl Daemon {
     /// When it does not come up.
     #[must_use]
     pub fn start(state: &Path) -> Self {
+        Self::start_with(state, &[])
+    }
+
+    /// Starts a server with these options too.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_with(state: &Path, options: &[&str]) -> Self {
         let log = state.with_file_name("server.log");
         let log = File::options().append(true).create(true).open(log).expect("a log");
         let child = Command::new(program("hangar"))
             .arg("serve")
             .arg("--state-dir")
             .arg(state)
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

@@ -10,11 +10,22 @@ use std::path::Path;
 pub struct Answer {
     /// Such as 200.
     pub status: u16,
+    /// The status line and the fields, in lower case but for their values.
+    pub head: String,
     /// Without transfer coding.
     pub body: Vec<u8>,
 }
 
 impl Answer {
+    /// The value of a field.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (field, value) = line.split_once(':')?;
+            field.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
     /// The body as JSON.
     ///
     /// # Panics
@@ -50,19 +61,36 @@ pub struct Body<'a> {
 /// # Errors
 /// When nobody listens, or the answer was cut off.
 pub fn try_ask(socket: &Path, method: &str, path: &str, body: Body<'_>) -> io::Result<Answer> {
-    let mut stream = UnixStream::connect(socket)?;
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: hangar\r\nConnection: close\r\n\
-         Content-Type: {}\r\nContent-Length: {}\r\n\r\n",
-        body.kind,
-        body.bytes.len()
-    );
+    exchange(UnixStream::connect(socket)?, method, path, &[("Content-Type", body.kind)], body.bytes)
+}
+
+/// Asks over a connection, with these fields beside the usual ones.
+///
+/// # Errors
+/// When the answer was cut off.
+pub fn exchange(
+    mut stream: impl Read + Write,
+    method: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Answer> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: hangar\r\nConnection: close\r\n");
+    for (name, value) in fields {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
     // At once: a server that refuses by the head alone may not take the rest. One that refuses in
     // the middle has answered and closed before all was sent.
-    let sent = stream.write_all(&[head.as_bytes(), body.bytes].concat());
+    let sent = stream.write_all(&[head.as_bytes(), body].concat());
     let mut bytes = Vec::new();
     let read = stream.read_to_end(&mut bytes);
-    match parse(&bytes) {
+    // These two tell the length of a body that does not follow.
+    let answer = match method == "HEAD" || bytes.starts_with(b"HTTP/1.1 304") {
+        true => without_body(&bytes),
+        false => parse(&bytes),
+    };
+    match answer {
         Some(answer) => Ok(answer),
         None => {
             sent?;
@@ -72,19 +100,24 @@ pub fn try_ask(socket: &Path, method: &str, path: &str, body: Body<'_>) -> io::R
     }
 }
 
+fn without_body(bytes: &[u8]) -> Option<Answer> {
+    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Answer { status, head, body: bytes[end + 4..].to_vec() })
+}
+
 /// The answer; `None` when it was cut off.
 fn parse(bytes: &[u8]) -> Option<Answer> {
-    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")?;
-    let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
-    let status = head.split(' ').nth(1)?.parse().ok()?;
-    let rest = &bytes[end + 4..];
+    let Answer { status, head: told, body: rest } = without_body(bytes)?;
+    let (head, rest) = (told.to_ascii_lowercase(), rest.as_slice());
     let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
     let body = match (field("transfer-encoding: "), field("content-length: ")) {
         (Some("chunked"), _) => unchunk(rest)?,
         (_, Some(length)) => rest.get(..length.parse().ok()?)?.to_vec(),
         _ => rest.to_vec(),
     };
-    Some(Answer { status, body })
+    Some(Answer { status, head: told, body })
 }
 
 /// Takes the chunks apart; a body that was cut off has no last chunk.

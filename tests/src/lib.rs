@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cgroup;
+pub mod checked;
 pub mod crash;
 pub mod daemon;
 pub mod faults;
@@ -16,6 +17,7 @@ pub mod processes;
 pub mod remains;
 pub mod repositories;
 pub mod run;
+pub mod schema;
 pub mod session;
 pub mod tree;
 

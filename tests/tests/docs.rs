@@ -5,9 +5,12 @@
 use hangar_probe::catalogue::probes;
 use hangar_runtime::steps;
 use hangar_seccomp::Profile;
+use hangar_tests::program;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the root").to_owned()
@@ -55,6 +58,72 @@ fn the_probes() {
         let _ = writeln!(text, "| {} | {} | {steps} | {} |", probe.id, probe.title, probe.beyond);
     }
     compare("docs/probes.md", &text);
+}
+
+/// The routes of the server, from the source of its router: `METHOD path`.
+fn routes() -> BTreeSet<String> {
+    let source = fs::read_to_string(root().join("src/api/mod.rs")).expect("read");
+    let begin = source.find("pub fn router").expect("the router is there");
+    let end = source[begin..].find("\n}\n").expect("it ends") + begin;
+    // Three routers: what is nested below environments, what is nested below hangar, the rest.
+    let routers: Vec<&str> = source[begin..end].split("Router::new()").skip(1).collect();
+    let prefixes = ["/v1/environments", "/v1/hangar", ""];
+    assert_eq!(routers.len(), prefixes.len(), "the router has other parts than this knows");
+    let mut found = BTreeSet::new();
+    for (router, prefix) in routers.into_iter().zip(prefixes) {
+        for route in router.split(".route(").skip(1) {
+            let (path, handlers) = route.split_once("\",").expect("a path and handlers");
+            let path = path.trim().trim_start_matches('"');
+            let path = if path == "/" { "" } else { path };
+            let handlers = handlers.split(".layer(").next().expect("the first part");
+            for method in ["get", "post", "put", "delete"] {
+                if [" ", "."].iter().any(|before| handlers.contains(&format!("{before}{method}(")))
+                {
+                    found.insert(format!("{} {prefix}{path}", method.to_uppercase()));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_endpoint_is_documented_and_nothing_else() {
+    let text = fs::read_to_string(root().join("docs/api.md")).expect("read");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let documented: BTreeSet<String> =
+        rows.filter(|row| row.contains(" /v1/")).map(str::to_owned).collect();
+    let routes = routes();
+    assert!(routes.len() > 40, "the router was not read: {routes:#?}");
+    assert_eq!(documented, routes);
+}
+
+/// What `hangar … --help` prints, for a command and all below it.
+fn help(words: &[String], text: &mut String) {
+    let output = Command::new(program("hangar")).args(words).arg("--help").output().expect("run");
+    assert!(output.status.success(), "{words:?}");
+    let printed = String::from_utf8(output.stdout).expect("text");
+    let level = if words.len() < 2 { "##" } else { "###" };
+    let title = [&["hangar".to_owned()], words].concat().join(" ");
+    let _ = write!(text, "\n{level} `{title}`\n\n```text\n{}\n```\n", printed.trim_end());
+    let commands = printed.split("Commands:\n").nth(1).unwrap_or_default();
+    let names = commands.lines().take_while(|line| line.starts_with("  "));
+    let names = names.filter(|line| !line.starts_with("   "));
+    for name in names.filter_map(|line| line.split_whitespace().next()) {
+        if name != "help" {
+            help(&[words, &[name.to_owned()]].concat(), text);
+        }
+    }
+}
+
+#[test]
+fn the_command_line() {
+    let mut text = String::from(
+        "# The command line\n\nPrinted from `hangar --help`; a test compares the two. Every command but \
+         `serve` and `doctor` is a client of the [API](api.md).\n",
+    );
+    help(&[], &mut text);
+    compare("docs/cli.md", &text);
 }
 
 /// The isolation layer in the order in which a reviewer reads it.

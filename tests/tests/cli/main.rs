@@ -1,6 +1,7 @@
 //! `hangar run` and its sisters, as a user meets them: the built program, real sessions.
 
 mod egress;
+mod environments;
 mod host;
 mod interrupts;
 mod management;
