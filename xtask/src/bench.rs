@@ -9,6 +9,7 @@ mod first_output;
 mod freeze;
 mod http;
 mod launch;
+mod listing;
 mod memory;
 mod sample;
 mod tree;
@@ -26,7 +27,7 @@ pub struct Arguments {
     /// Print the results as JSON and nothing else on standard output
     #[arg(long)]
     json: bool,
-    /// Only the group whose name contains this: launch, freeze, output, memory
+    /// Only the group whose name contains this: launch, freeze, output, memory, listing
     #[arg(long)]
     only: Option<String>,
 }
@@ -67,6 +68,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("launch", launch::rows),
     ("output", first_output::rows),
     ("memory", memory::rows),
+    ("listing", listing::rows),
 ];
 
 /// Builds hangar and measures.

@@ -55,6 +55,42 @@ impl Api {
         text_of(&session, "id")
     }
 
+    /// Makes an environment without files and returns its id.
+    ///
+    /// # Errors
+    /// When the API refuses.
+    pub fn new_environment(&self, name: &str) -> Result<String, Failure> {
+        let body = json!({ "name": name }).to_string();
+        let made = request(&self.socket, "POST", "/v1/environments", Some(&body))?.json()?;
+        text_of(&made, "id")
+    }
+
+    /// Takes the listing of an environment's source, to its last byte.
+    ///
+    /// # Errors
+    /// When the API refuses.
+    pub fn list(&self, environment: &str) -> Result<(), Failure> {
+        self.listing(environment).map(drop)
+    }
+
+    /// How many files and directories an environment's source has.
+    ///
+    /// # Errors
+    /// When the API refuses.
+    pub fn listed(&self, environment: &str) -> Result<usize, Failure> {
+        let listing: Value = serde_json::from_slice(&self.listing(environment)?)
+            .step(|| "reading the listing".to_owned())?;
+        Ok(listing["entries"].as_array().map_or(0, Vec::len))
+    }
+
+    fn listing(&self, environment: &str) -> Result<Vec<u8>, Failure> {
+        let path = format!("/v1/environments/{environment}/files");
+        let mut bytes = Vec::new();
+        let mut answer = request(&self.socket, "GET", &path, None)?;
+        answer.read_to_end(&mut bytes).step(|| "reading the listing".to_owned())?;
+        Ok(bytes)
+    }
+
     /// Deletes a session.
     ///
     /// # Errors
