@@ -33,8 +33,8 @@ pub struct Set {
     #[command(flatten)]
     environment: Named,
     /// Another name; the path in sessions stays
-    #[arg(long)]
-    name: Option<String>,
+    #[arg(long = "name", value_name = "NAME")]
+    renamed: Option<String>,
     /// How many finished versions are kept, or `default`
     #[arg(long, value_name = "COUNT", value_parser = parse_keep_last)]
     keep_last: Option<KeepLast>,
@@ -119,7 +119,7 @@ impl Set {
             let _kept: Value = client.put(&path, &json!({ "keep_last": count })).await?;
         }
         let mut request = self.written.request();
-        if let Some(name) = &self.name {
+        if let Some(name) = &self.renamed {
             request.insert("name".to_owned(), json!(name));
         }
         let path = format!("/v1/environments/{id}");

@@ -42,10 +42,10 @@ fn a_typo_is_told_before_a_build() {
 
 #[test]
 fn a_registry_that_does_not_answer_is_no_answer() {
-    let nowhere = "[build]\npip_index_url = \"http://192.0.2.1:9/simple\"\n\
+    let nowhere = "[build]\npip_index_url = \"http://127.0.0.1:9/simple\"\n\
                    npm_registry = \"http://127.0.0.1:9/\"\n";
     let server = Checked::configured(nowhere, &[]);
-    for manager in ["npm"] {
+    for manager in ["pip", "npm"] {
         let asked = check(&server, manager, "six");
         assert_eq!(asked["exists"], Value::Null, "{asked}");
         assert_ne!(asked["error"], "");
