@@ -4,6 +4,7 @@ use crate::api::auth::Tokens;
 use crate::config::Config;
 use crate::environments::build::log::GrowingLogs;
 use crate::environments::git::GitImports;
+use crate::environments::build::stop::RunningBuilds;
 use crate::environments::locks::SourceLocks;
 use crate::environments::runtimes::Runtimes;
 use crate::environments::source::Sources;
@@ -42,6 +43,8 @@ pub struct App {
     pub live_sessions: LiveSessions,
     /// The repositories that are fetched.
     pub git_imports: GitImports,
+    /// The builds that run.
+    pub builds: RunningBuilds,
     /// The logs of builds that run.
     pub logs: GrowingLogs,
     /// When the last request was.

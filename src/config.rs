@@ -70,16 +70,37 @@ pub struct Build {
     pub timeout_s: u64,
     /// How long a step may print nothing.
     pub silence_timeout_s: u64,
-    /// The most bytes of a build's log.
+    /// The most bytes of a build's log; what comes after them is left out of it.
     pub log_bytes_max: u64,
+    /// The most bytes the steps of a build may print; more end it.
+    pub output_bytes_max: u64,
+    /// The most bytes of disk a build may take: its tree, its home and its working directory.
+    /// They are looked at every few seconds, so a build can be beyond them for as long.
+    pub disk_bytes_max: u64,
+    /// The free bytes of disk below which builds are ended; looked at as often.
+    pub disk_free_bytes_min: u64,
+    /// The free inodes below which builds are ended.
+    pub disk_free_inodes_min: u64,
     /// How many builds run at once; others wait.
     pub parallel_max: usize,
     /// What a build can use up.
     pub limits: LimitsConfig,
     /// Where pip finds packages; pip's own default when absent.
     pub pip_index_url: Option<String>,
-    /// Where npm finds packages; npm's own default when absent.
+    /// Where npm, pnpm and Yarn find packages; their own default when absent.
     pub npm_registry: Option<String>,
+    /// The registry cargo takes for crates.io, such as `sparse+https://…/`.
+    pub cargo_registry: Option<String>,
+    /// `GOPROXY` of builds.
+    pub go_proxy: Option<String>,
+    /// Where Bundler finds gems instead of the sources in a Gemfile.
+    pub gem_mirror: Option<String>,
+    /// The text of a `sources.list` for declared Debian packages; the host's own sources when
+    /// absent.
+    pub apt_sources: Option<String>,
+    /// Certificates that installers and sessions trust: a file below `/usr` or `/etc/ssl/certs`,
+    /// which sessions see. The bundle of the host when absent.
+    pub ca_bundle: Option<String>,
 }
 
 impl Default for Build {
@@ -88,10 +109,19 @@ impl Default for Build {
             timeout_s: 1800,
             silence_timeout_s: 600,
             log_bytes_max: 16 << 20,
+            output_bytes_max: 256 << 20,
+            disk_bytes_max: 20 << 30,
+            disk_free_bytes_min: 256 << 20,
+            disk_free_inodes_min: 1000,
             parallel_max: 4,
             limits: LimitsConfig::default(),
             pip_index_url: None,
             npm_registry: None,
+            cargo_registry: None,
+            go_proxy: None,
+            gem_mirror: None,
+            apt_sources: None,
+            ca_bundle: None,
         }
     }
 }
@@ -178,7 +208,10 @@ impl Config {
     pub fn read(directory: &Path) -> Result<Self, String> {
         match std::fs::read_to_string(directory.join("config.toml")) {
             Ok(text) => {
-                toml::from_str(&text).map_err(|error| format!("config.toml is not valid: {error}"))
+                let config: Self = toml::from_str(&text)
+                    .map_err(|error| format!("config.toml is not valid: {error}"))?;
+                config.build.check().map_err(|why| format!("config.toml is not valid: {why}"))?;
+                Ok(config)
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(format!("config.toml cannot be read: {error}")),
@@ -186,9 +219,34 @@ impl Config {
     }
 }
 
+impl Build {
+    /// Checks what the types do not tell.
+    fn check(&self) -> Result<(), String> {
+        let Some(bundle) = &self.ca_bundle else { return Ok(()) };
+        let seen = ["/usr/", "/etc/ssl/certs/"].iter().any(|above| bundle.starts_with(above));
+        if !seen || bundle.split('/').any(|name| name == "..") {
+            return Err("build.ca_bundle lies where sessions do not see it".to_owned());
+        }
+        match Path::new(bundle).is_file() {
+            true => Ok(()),
+            false => Err("build.ca_bundle names no file".to_owned()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certificates_lie_where_sessions_see_them() {
+        let check =
+            |bundle: &str| Build { ca_bundle: Some(bundle.to_owned()), ..Build::default() }.check();
+        assert!(check("/etc/ssl/certs/ca-certificates.crt").is_ok());
+        assert!(check("/root/ca.pem").unwrap_err().contains("do not see"));
+        assert!(check("/usr/../root/ca.pem").unwrap_err().contains("do not see"));
+        assert!(check("/usr/no-such-file.pem").unwrap_err().contains("no file"));
+    }
 
     #[test]
     fn keys_that_are_not_known_are_refused() {

@@ -4,8 +4,8 @@ use super::auth::Scope;
 use super::extract::{FromPath, Named, QueryOf};
 use super::{body, environments, log_events, objects};
 use crate::app::{App, blocking, now_ms};
-use crate::environments::build::{self, Started, When, log as build_log};
-use crate::environments::{find, not_ready};
+use crate::environments::build::{self, Order, Started, When, log as build_log};
+use crate::environments::{find, not_ready, sbom};
 use crate::failure::{Code, Failure, Tried};
 use crate::sessions::service::{failure, parse_network};
 use crate::store::{VersionRow, VersionStatus};
@@ -20,6 +20,7 @@ use hangar_runtime::plan::Network;
 use hangar_runtime::wire::warden::{Job, JobEnd};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ const LOG_WAIT: Duration = Duration::from_secs(20);
 struct Asked {
     network: Option<String>,
     if_changed: bool,
+    variables: BTreeMap<String, String>,
 }
 
 pub(super) async fn start(
@@ -53,8 +55,9 @@ pub(super) async fn start(
             Failure::new(Code::InvalidInput, "there is no such network").with_param("network")
         })?,
     };
+    let order = Order { network, variables: asked.variables };
     let when = if asked.if_changed { When::Changed } else { When::Always };
-    let (version, status) = match build::start(&app, environment, network, when).await? {
+    let (version, status) = match build::start(&app, environment, order, when).await? {
         Started::Building(number) => (number, VersionStatus::Building),
         Started::Unchanged(row) => (row.number, row.status),
     };
@@ -64,6 +67,17 @@ pub(super) async fn start(
         "version": version,
         "status": status.as_str(),
     })))
+}
+
+/// Ends a build that runs. The answer is its record, once it has ended.
+pub(super) async fn cancel(
+    state: State<Arc<App>>,
+    Scope(scope): Scope,
+    Named(place): Named<Place>,
+) -> Result<Json<Value>, Failure> {
+    version(&state, &scope, &place).await?;
+    build::cancel(&state, &place.0, place.1).await;
+    show(state, Scope(scope), Named(place)).await
 }
 
 pub(super) async fn version(app: &App, scope: &str, place: &Place) -> Result<VersionRow, Failure> {
@@ -200,6 +214,18 @@ pub(super) fn from_offset(path: &PathBuf, offset: u64, bytes_max: u64) -> std::i
 pub(super) async fn ready(app: &App, scope: &str, place: &Place) -> Result<VersionRow, Failure> {
     let row = version(app, scope, place).await?;
     if row.status == VersionStatus::Ready { Ok(row) } else { Err(not_ready(Some(&row))) }
+}
+
+/// The bill of materials of a finished version, as CycloneDX.
+pub(super) async fn sbom(
+    State(app): State<Arc<App>>,
+    Scope(scope): Scope,
+    Named(place): Named<Place>,
+) -> Result<Response, Failure> {
+    let environment = find(&app, &scope, &place.0).await?;
+    let row = ready(&app, &scope, &place).await?;
+    let headers = [("content-type", sbom::CONTENT_TYPE)];
+    Ok((headers, sbom::cyclonedx(&environment, &row).to_string()).into_response())
 }
 
 /// Reads every file of a version again and compares it with what was frozen.

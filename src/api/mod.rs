@@ -61,6 +61,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/{id}/versions/{number}/activate", post(builds::activate));
     let vendor = Router::new()
         .route("/environments/{id}/builds/{number}/log", get(builds::log))
+        .route("/environments/{id}/builds/{number}/cancel", post(builds::cancel))
+        .route("/environments/{id}/versions/{number}/sbom", get(builds::sbom))
         .route("/environments/{id}/versions/{number}/verify", post(builds::verify))
         .route("/environments/{id}/versions/{number}", delete(versions::remove))
         .route("/environments/{id}/diff", get(versions::diff))

@@ -78,6 +78,7 @@ fn server() -> Server {
             token("hangar_other", "other", Access::Full),
             token("hangar_reader", "default", Access::Read),
         ]),
+        builds: Default::default(),
         build_slots: Arc::new(tokio::sync::Semaphore::new(1)),
     };
     Server { router: router(Arc::new(app)), _dir: dir }

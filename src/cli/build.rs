@@ -9,7 +9,7 @@ use super::wire::{Build, Imported};
 use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use tokio::sync::mpsc;
@@ -72,9 +72,10 @@ pub async fn build(
     client: &Client,
     environment: &str,
     when: When,
+    variables: &[(String, String)],
     log: &mut Log,
 ) -> Result<Outcome, CliError> {
-    let body = json!({ "if_changed": when == When::Changed });
+    let body = request(when, variables);
     let started: Build =
         client.post(&format!("/v1/environments/{environment}/build"), &body).await?;
     if started.status == "ready" {
@@ -82,6 +83,14 @@ pub async fn build(
     }
     follow(client, environment, started.version, log).await?;
     Ok(Outcome::Built(started.version))
+}
+
+/// The body that asks for a build.
+#[must_use]
+pub fn request(when: When, variables: &[(String, String)]) -> Value {
+    let variables: Map<_, _> =
+        variables.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({ "if_changed": when == When::Changed, "variables": variables })
 }
 
 /// When a build is made.

@@ -184,7 +184,7 @@ impl Run {
         imported.dropped().iter().for_each(|line| note(line));
         let mut log = Log::new(if self.quiet { Show::Nowhere } else { Show::Stderr });
         let when = if self.rebuild { When::Always } else { When::Changed };
-        let outcome = build::build(client, &environment.id, when, &mut log).await?;
+        let outcome = build::build(client, &environment.id, when, &[], &mut log).await?;
         if let (Outcome::Built(version), false) = (outcome, self.quiet) {
             note(&format!("built version {version} of {}", printable(&environment.name)));
         }

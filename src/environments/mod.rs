@@ -2,14 +2,19 @@
 
 pub mod build;
 pub mod git;
+pub mod hints;
 pub mod import;
+pub mod installers;
 pub mod locks;
 pub mod manifests;
 pub mod node;
+pub mod others;
 pub mod python;
+pub mod requirements;
 pub mod retention;
 pub mod reuse;
 pub mod runtimes;
+pub mod sbom;
 pub mod slug;
 pub mod source;
 pub mod source_path;
@@ -28,6 +33,9 @@ pub const LEFT_OUT: &[&str] = &[
     ".venv",
     "venv",
     "node_modules",
+    ".cargo-vendor",
+    ".go-modules",
+    ".gems",
     "__pycache__",
     ".git",
     ".hg",

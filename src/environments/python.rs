@@ -1,6 +1,8 @@
 //! Python manifests: what they ask for, and whether what they install can be kept.
 
+use super::installers::Installer;
 use super::manifests::{Files, Kept};
+use super::requirements::{closure, requirement};
 use std::collections::BTreeMap;
 
 /// What a `pyproject.toml` says about the project itself.
@@ -17,6 +19,8 @@ pub struct Project {
 /// What the Python manifests of a source ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Python {
+    /// pip, or what wrote the lock file.
+    pub installer: Installer,
     /// There is a `requirements.txt`.
     pub requirements: bool,
     /// There is a `pyproject.toml` that describes a project.
@@ -33,36 +37,74 @@ pub fn detect(files: Files<'_>, declared: &[String]) -> Option<Python> {
     let requirements = files("requirements.txt");
     let pyproject = files("pyproject.toml");
     let setup = ["setup.py", "setup.cfg"].iter().any(|name| files(name).is_some());
-    let mut inputs = BTreeMap::new();
-    let mut kept = Ok(());
-    if let Some(bytes) = &requirements {
-        kept = closure("requirements.txt", bytes, files, &mut inputs, 0);
-    }
     let project = pyproject.as_ref().and_then(|bytes| project(bytes, setup));
-    if let Some(project) = &project {
-        match &project.dependencies {
-            None => {
-                kept = kept.and(Err("pyproject.toml does not list its dependencies itself"));
-            }
-            Some(dependencies) => {
-                let all = dependencies.iter().chain(&project.build_requires);
-                kept = all.clone().fold(kept, |kept, line| kept.and(requirement(line)));
-                let lines: Vec<_> = all.map(String::as_str).collect();
-                inputs.insert("pyproject.toml".to_owned(), lines.join("\n").into_bytes());
-            }
-        }
-    }
-    kept = declared.iter().fold(kept, |kept, line| kept.and(requirement(line)));
-    inputs.insert("declared".to_owned(), declared.join("\n").into_bytes());
     if requirements.is_none() && project.is_none() && declared.is_empty() {
         return None;
     }
+    let mut inputs = BTreeMap::new();
+    let mut kept = match &requirements {
+        Some(bytes) => closure("requirements.txt", bytes, files, &mut inputs, 0),
+        None => Ok(()),
+    };
+    let (installer, lock) = installer(files, project.is_some());
+    kept = kept.and(match (&lock, &project) {
+        (Some((name, bytes)), _) => {
+            inputs.insert((*name).to_owned(), bytes.clone());
+            inputs.extend(pyproject.map(|bytes| ("pyproject.toml".to_owned(), bytes)));
+            locked(bytes)
+        }
+        (None, Some(project)) => listed(project, &mut inputs),
+        (None, None) => Ok(()),
+    });
+    kept = declared.iter().fold(kept, |kept, line| kept.and(requirement(line)));
+    inputs.insert("declared".to_owned(), declared.join("\n").into_bytes());
     let kept = match kept {
         Ok(()) => Kept::By(inputs),
         Err(why) => Kept::Never(why),
     };
-    let declared = declared.to_vec();
-    Some(Python { requirements: requirements.is_some(), project, declared, kept })
+    let (declared, requirements) = (declared.to_vec(), requirements.is_some());
+    Some(Python { installer, requirements, project, declared, kept })
+}
+
+/// What installs, and its lock. A lock without a project locks nothing.
+fn installer(files: Files<'_>, project: bool) -> (Installer, Option<(&'static str, Vec<u8>)>) {
+    let locks = [(Installer::Uv, "uv.lock"), (Installer::Poetry, "poetry.lock")];
+    let found = locks.into_iter().find_map(|(by, name)| Some((by, (name, files(name)?))));
+    match found.filter(|_| project) {
+        Some((by, lock)) => (by, Some(lock)),
+        None => (Installer::Pip, None),
+    }
+}
+
+/// Looks for packages of the source in a lock of uv or Poetry. The project itself is no such: it
+/// is installed by every build.
+fn locked(bytes: &[u8]) -> Result<(), &'static str> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "the lock cannot be parsed")?;
+    let lock: toml::Table = text.parse().map_err(|_| "the lock cannot be parsed")?;
+    let packages = lock.get("package").and_then(toml::Value::as_array);
+    for package in packages.into_iter().flatten() {
+        let Some(source) = package.get("source").and_then(toml::Value::as_table) else { continue };
+        // uv: `{ editable = "." }`; Poetry: `{ type = "directory", url = "lib" }`.
+        let named = ["editable", "virtual", "directory", "path"];
+        let of_uv = named.iter().filter_map(|key| source.get(*key)?.as_str());
+        let of_poetry =
+            matches!(source.get("type").and_then(toml::Value::as_str), Some("directory" | "file"));
+        if of_poetry || of_uv.into_iter().any(|path| path != ".") {
+            return Err("the lock refers to local files");
+        }
+    }
+    Ok(())
+}
+
+/// The dependencies a project lists by itself.
+fn listed(project: &Project, inputs: &mut BTreeMap<String, Vec<u8>>) -> Result<(), &'static str> {
+    let Some(dependencies) = &project.dependencies else {
+        return Err("pyproject.toml does not list its dependencies itself");
+    };
+    let all: Vec<_> =
+        dependencies.iter().chain(&project.build_requires).map(String::as_str).collect();
+    inputs.insert("pyproject.toml".to_owned(), all.join("\n").into_bytes());
+    all.into_iter().try_for_each(requirement)
 }
 
 /// The project a `pyproject.toml` describes. A file that only configures tools describes none.
@@ -100,98 +142,6 @@ fn strings(value: &toml::Value) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-/// How many files `-r` and `-c` may lead through.
-const INCLUDES_MAX: usize = 16;
-
-/// Collects a requirements file and all files it names with `-r` and `-c`.
-fn closure(
-    path: &str,
-    bytes: &[u8],
-    files: Files<'_>,
-    inputs: &mut BTreeMap<String, Vec<u8>>,
-    depth: usize,
-) -> Result<(), &'static str> {
-    if inputs.insert(path.to_owned(), bytes.to_vec()).is_some() {
-        return Ok(());
-    }
-    if depth > INCLUDES_MAX {
-        return Err("requirements name each other too deeply");
-    }
-    let text = std::str::from_utf8(bytes).map_err(|_| "requirements.txt is not UTF-8")?;
-    for line in text.replace("\\\n", " ").lines() {
-        let line = line.split(" #").next().unwrap_or_default().trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        if let Some(named) = included(line) {
-            let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-            let named = resolve(directory, named).ok_or("requirements name a file outside")?;
-            let bytes = files(&named).ok_or("requirements name a file that is not there")?;
-            closure(&named, &bytes, files, inputs, depth + 1)?;
-        } else {
-            requirement(line)?;
-        }
-    }
-    Ok(())
-}
-
-/// The file a line names with `-r` or `-c`.
-fn included(line: &str) -> Option<&str> {
-    let options = ["--requirement", "--constraint", "-r", "-c"];
-    let option = options.into_iter().find(|option| line.starts_with(option))?;
-    let rest = line[option.len()..].trim_start_matches(['=', ' ', '\t']);
-    (!rest.is_empty()).then_some(rest)
-}
-
-/// A relative path without `..` above the root.
-fn resolve(directory: &str, path: &str) -> Option<String> {
-    let mut names: Vec<&str> = directory.split('/').filter(|name| !name.is_empty()).collect();
-    if path.starts_with('/') || path.contains("://") {
-        return None;
-    }
-    for name in path.split('/') {
-        match name {
-            "" | "." => {}
-            ".." => {
-                names.pop()?;
-            }
-            name => names.push(name),
-        }
-    }
-    Some(names.join("/"))
-}
-
-/// Refuses a requirement that reads files of the source: they can change while the line stays.
-fn requirement(line: &str) -> Result<(), &'static str> {
-    let line = line.trim();
-    let local = "a requirement refers to local files";
-    if line.starts_with("-e") || line.starts_with("--editable") {
-        return Err(local);
-    }
-    if line.starts_with("-f") || line.starts_with("--find-links") {
-        return if line.contains("://") && !line.contains("file:") { Ok(()) } else { Err(local) };
-    }
-    if line.starts_with('-') {
-        return Ok(());
-    }
-    // `name @ address` or an address or path by itself; markers come after `;`.
-    let target = line.split(';').next().unwrap_or_default().trim();
-    let address = target.split_once('@').map_or(target, |(_, address)| address.trim());
-    let remote = address.contains("://") && !address.contains("file:");
-    if address.contains("file:") {
-        return Err(local);
-    }
-    let begins = |prefix: &str| target.starts_with(prefix) || address.starts_with(prefix);
-    if begins("./") || begins("../") || begins("/") || begins("~") || target == "." {
-        return Err(local);
-    }
-    let archive = [".whl", ".zip", ".tar.gz", ".tar.bz2", ".tgz"];
-    if !remote && (target.contains('/') || archive.iter().any(|end| target.ends_with(end))) {
-        return Err(local);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,62 +157,6 @@ mod tests {
         match detected(files).unwrap().kept {
             Kept::By(inputs) => Some(inputs),
             Kept::Never(_) => None,
-        }
-    }
-
-    #[test]
-    fn the_key_covers_every_file_the_requirements_name() {
-        let files = [
-            ("requirements.txt", "numpy==2.0\n-r more/dev.txt\n-c limits.txt # why\n"),
-            ("more/dev.txt", "pytest\n--requirement=../base.txt\n"),
-            ("base.txt", "click"),
-            ("limits.txt", "click<9"),
-            ("other.txt", "unused"),
-        ];
-        let names: Vec<_> = inputs(&files).unwrap().into_keys().collect();
-        let expected = ["base.txt", "declared", "limits.txt", "more/dev.txt", "requirements.txt"];
-        assert_eq!(names, expected);
-    }
-
-    #[test]
-    fn local_references_are_never_kept() {
-        for line in [
-            "-e .",
-            "--editable ./lib",
-            "./lib",
-            "../lib",
-            "/opt/lib",
-            "lib @ file:///opt/lib",
-            "file:lib",
-            "wheels/a.whl",
-            "a-1.0.tar.gz",
-            "-f ./wheels",
-            "--find-links=wheels",
-            "-r missing.txt",
-            "-r ../outside.txt",
-            ".",
-            "name @ ./lib",
-            "numpy\\\n@ file:x",
-        ] {
-            assert!(inputs(&[("requirements.txt", line)]).is_none(), "{line}");
-        }
-    }
-
-    #[test]
-    fn what_comes_from_an_index_or_an_address_is_kept() {
-        for line in [
-            "",
-            "# nothing",
-            "numpy",
-            "numpy==2.0 ; python_version > '3'",
-            "uvicorn[standard]>=0.3",
-            "--index-url https://example.org/simple",
-            "x @ git+https://example.org/x.git@v1",
-            "https://example.org/x-1.0.whl",
-            "--no-binary :all:",
-            "-f https://example.org/links",
-        ] {
-            assert!(inputs(&[("requirements.txt", line)]).is_some(), "{line}");
         }
     }
 
@@ -301,5 +195,23 @@ mod tests {
         let old = [("pyproject.toml", "[tool.ruff]"), ("setup.py", "")];
         assert!(detected(&old).unwrap().project.is_some());
         assert!(detected(&[]).is_none());
+    }
+
+    #[test]
+    fn a_lock_decides_what_installs_and_belongs_to_the_key() {
+        let project = ("pyproject.toml", "[project]\nname='x'\ndynamic=['dependencies']");
+        let lock = "[[package]]\nname='x'\nsource={editable='.'}\n\
+                    [[package]]\nname='six'\nsource={registry='https://example.org/simple'}";
+        let files = [project, ("uv.lock", lock)];
+        assert_eq!(detected(&files).unwrap().installer, Installer::Uv);
+        let names: Vec<_> = inputs(&files).unwrap().into_keys().collect();
+        assert_eq!(names, ["declared", "pyproject.toml", "uv.lock"]);
+        assert_eq!(detected(&[project, ("poetry.lock", "")]).unwrap().installer, Installer::Poetry);
+        let alone = [("requirements.txt", ""), ("uv.lock", lock)];
+        assert_eq!(detected(&alone).unwrap().installer, Installer::Pip);
+        for source in ["{editable='lib'}", "{type='directory', url='lib'}", "{path='a.whl'}"] {
+            let lock = format!("[[package]]\nname='a'\nsource={source}");
+            assert!(inputs(&[project, ("uv.lock", &lock)]).is_none(), "{source}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Which installed dependencies are kept for later builds, and under what key.
 
+use super::installers::Installer;
 use super::manifests::{Kept, Manifests};
+use super::others::directory;
+use super::toolchain;
 use crate::app::hex;
 use hangar_runtime::ids::DependencyKey;
 use sha2::{Digest, Sha256};
@@ -16,10 +19,16 @@ pub struct Reuse {
     pub key: DependencyKey,
     /// The names at the root of the version that are kept.
     pub entries: Vec<String>,
-    /// Python packages are among them.
-    pub python: bool,
-    /// Node packages are among them.
-    pub node: bool,
+    /// Whose packages they are.
+    pub of: Vec<Installer>,
+}
+
+impl Reuse {
+    /// Whether the packages of this installer are kept.
+    #[must_use]
+    pub fn keeps(&self, installer: Installer) -> bool {
+        self.of.contains(&installer)
+    }
 }
 
 /// What can be kept, and why something cannot.
@@ -27,56 +36,55 @@ pub struct Reuse {
 pub struct Decision {
     /// What is kept; `None` when nothing can be.
     pub reuse: Option<Reuse>,
-    /// For the log: a manager and the reason why its packages are always installed again.
-    pub never: Vec<(&'static str, &'static str)>,
+    /// For the log: whose packages are always installed again, and why.
+    pub never: Vec<(Installer, &'static str)>,
 }
 
 /// Decides what is kept. The key covers the toolchain, the settings of the installers and every
 /// input that decides what they install.
 #[must_use]
-pub fn decide(manifests: &Manifests, toolchain: &str, settings: &[&str]) -> Decision {
+pub fn decide(manifests: &Manifests, toolchain_id: &str, settings: &[&str]) -> Decision {
     let mut digest = Sha256::new();
     let mut add = |part: &[u8]| {
         digest.update((part.len() as u64).to_le_bytes());
         digest.update(part);
     };
-    add(b"hangar dependencies 1");
-    add(toolchain.as_bytes());
+    add(b"hangar dependencies 2");
+    add(toolchain_id.as_bytes());
     settings.iter().for_each(|setting| add(setting.as_bytes()));
-    let (mut entries, mut never) = (Vec::new(), Vec::new());
-    let mut manager = |name: &'static str, kept: Option<&Kept>| -> bool {
+    let (mut of, mut entries, mut never) = (Vec::new(), Vec::new(), Vec::new());
+    let python = manifests.python.iter().map(|python| (python.installer, &python.kept));
+    let node = manifests.node.iter().map(|node| (node.installer, &node.kept));
+    let others = manifests.others.iter().map(|other| (other.installer, &other.kept));
+    for (installer, kept) in python.chain(node).chain(others) {
         match kept {
-            None => false,
-            Some(Kept::Never(why)) => {
-                never.push((name, *why));
-                false
-            }
-            Some(Kept::By(inputs)) => {
-                add(name.as_bytes());
+            Kept::Never(why) => never.push((installer, *why)),
+            Kept::By(inputs) => {
+                add(installer.name().as_bytes());
+                for program in installer.programs() {
+                    add(toolchain::identity(program).as_bytes());
+                }
                 add_inputs(inputs, &mut add);
-                true
+                of.push(installer);
+                entries.push(directory(installer).to_owned());
             }
-        }
-    };
-    let python = manager("pip", manifests.python.as_ref().map(|python| &python.kept));
-    let node = manager("npm", manifests.node.as_ref().map(|node| &node.kept));
-    if python {
-        entries.push(".venv".to_owned());
-        if manifests.python.as_ref().is_some_and(|python| python.project.is_some()) {
-            entries.push(BUILD_TOOLS.to_owned());
         }
     }
-    if node {
-        entries.push("node_modules".to_owned());
-        if manifests.node.as_ref().is_some_and(|node| node.manifest && !node.locked) {
-            entries.push("package-lock.json".to_owned());
-        }
+    if of.contains(&Installer::Pip)
+        && manifests.python.as_ref().is_some_and(|python| python.project.is_some())
+    {
+        entries.push(BUILD_TOOLS.to_owned());
+    }
+    if of.contains(&Installer::Npm)
+        && manifests.node.as_ref().is_some_and(|node| node.manifest && !node.locked)
+    {
+        entries.push("package-lock.json".to_owned());
     }
     if entries.is_empty() {
         return Decision { reuse: None, never };
     }
     let key = DependencyKey::parse(&hex(&digest.finalize())).expect("64 hexadecimal digits");
-    Decision { reuse: Some(Reuse { key, entries, python, node }), never }
+    Decision { reuse: Some(Reuse { key, entries, of }), never }
 }
 
 fn add_inputs(inputs: &BTreeMap<String, Vec<u8>>, add: &mut impl FnMut(&[u8])) {
@@ -123,8 +131,8 @@ mod tests {
         let decision = decision(&files, "t");
         let reuse = decision.reuse.unwrap();
         assert_eq!(reuse.entries, ["node_modules"]);
-        assert!(reuse.node && !reuse.python);
-        assert_eq!(decision.never[0].0, "pip");
+        assert!(reuse.keeps(Installer::Npm) && !reuse.keeps(Installer::Pip));
+        assert_eq!(decision.never[0].0, Installer::Pip);
     }
 
     #[test]

@@ -71,6 +71,36 @@ impl Toolchain {
     }
 }
 
+/// Whether sessions find a program.
+#[must_use]
+pub fn has(program: &str) -> bool {
+    find(program).is_some()
+}
+
+/// What tells one installation of a program from another, without running it: its file and what
+/// the file says about itself. Empty when sessions do not find the program.
+#[must_use]
+pub fn identity(program: &str) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let file = find(program).and_then(|path| std::fs::canonicalize(path).ok());
+    let told = file.and_then(|file| Some((file.metadata().ok()?, file)));
+    told.map_or_else(String::new, |(metadata, file)| {
+        format!("{} {} {}", file.display(), metadata.len(), metadata.mtime())
+    })
+}
+
+/// The first number of what a program says its version is.
+#[must_use]
+pub fn major(program: &str) -> Option<u32> {
+    let version = version(program);
+    let digits = version.trim_start_matches(|c: char| !c.is_ascii_digit());
+    digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn find(program: &str) -> Option<std::path::PathBuf> {
+    DIRECTORIES.iter().map(|dir| Path::new(dir).join(program)).find(|path| path.exists())
+}
+
 fn read() -> ToolchainId {
     let mut interpreters = Sha256::new();
     interpreters.update(std::fs::read("/etc/os-release").unwrap_or_default());
@@ -84,8 +114,7 @@ fn read() -> ToolchainId {
 
 /// What a program says its version is; empty when a session would not find it.
 fn version(program: &str) -> String {
-    let found = DIRECTORIES.iter().map(|dir| Path::new(dir).join(program)).find(|p| p.exists());
-    let Some(path) = found else { return String::new() };
+    let Some(path) = find(program) else { return String::new() };
     let output = Command::new(path)
         .arg("--version")
         .env_clear()
@@ -100,6 +129,15 @@ fn version(program: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_are_found_where_sessions_find_them() {
+        assert!(has("sh") && !has("no-such-program"));
+        assert_eq!(major("python3"), Some(3));
+        assert_eq!(major("no-such-program"), None);
+        assert_ne!(identity("python3"), identity("sh"));
+        assert_eq!(identity("no-such-program"), "");
+    }
 
     #[tokio::test]
     async fn other_packages_are_a_warning_and_other_interpreters_a_refusal() {

@@ -78,6 +78,7 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
     let (ended, ends) = mpsc::unbounded_channel();
     let isolations = Arc::new(Isolations::new(warden.clone(), ended));
     let app = Arc::new(App {
+        builds: Default::default(),
         build_slots: Arc::new(Semaphore::new(ready.config.build.parallel_max.max(1))),
         sources: Sources::new(ready.files.sources()),
         config: ready.config,

@@ -21,14 +21,22 @@ pub enum Purpose {
     Setup,
 }
 
+/// What the variables of a command depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    /// The environment it is beside.
+    pub slug: Option<&'a Slug>,
+    /// What the version has.
+    pub parts: Parts,
+    /// What it can reach.
+    pub network: Network,
+    /// Certificates instead of those of the host.
+    pub ca_bundle: Option<&'a str>,
+}
+
 /// The variables of a command, by name.
 #[must_use]
-pub fn variables(
-    slug: Option<&Slug>,
-    parts: Parts,
-    network: Network,
-    purpose: Purpose,
-) -> BTreeMap<String, String> {
+pub fn variables(setting: Setting<'_>, purpose: Purpose) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut set = |name: &str, value: &str| {
         all.insert(name.to_owned(), value.to_owned());
@@ -50,9 +58,9 @@ pub fn variables(
         set(name, value);
     }
     for name in CERTIFICATES {
-        set(name, CA_BUNDLE);
+        set(name, setting.ca_bundle.unwrap_or(CA_BUNDLE));
     }
-    if network == Network::Egress {
+    if setting.network == Network::Egress {
         let proxy = format!("http://127.0.0.1:{EGRESS_PORT}");
         for name in PROXIES {
             set(name, &proxy);
@@ -61,24 +69,59 @@ pub fn variables(
         set("NO_PROXY", "localhost,127.0.0.1,::1");
         set("no_proxy", "localhost,127.0.0.1,::1");
     }
-    if purpose != Purpose::Session {
-        for (name, value) in BUILD_SETTINGS {
-            set(name, value);
-        }
+    let only = if purpose == Purpose::Session { SESSION_SETTINGS } else { BUILD_SETTINGS };
+    for (name, value) in only {
+        set(name, value);
     }
-    if let Some(slug) = slug {
-        let mount = format!("{ENVIRONMENTS_DIR}/{slug}");
-        set("PROJECT_ROOT", &mount);
-        set("PATH", &format!("{mount}/.venv/bin:{mount}/node_modules/.bin:{SYSTEM_PATH}"));
-        if parts.venv {
-            set("VIRTUAL_ENV", &format!("{mount}/.venv"));
-        }
-        if purpose != Purpose::Installer {
-            set("PYTHONPATH", &mount);
-            set("NODE_PATH", &format!("{mount}/node_modules"));
-        }
+    if let Some(slug) = setting.slug {
+        of_the_version(&format!("{ENVIRONMENTS_DIR}/{slug}"), setting.parts, purpose, &mut set);
     }
     all
+}
+
+/// Directories of a version with programs, in front of those of the system.
+fn path(mount: &str, parts: Parts) -> String {
+    let mut path = format!("{mount}/.venv/bin:{mount}/node_modules/.bin:");
+    if parts.apt {
+        for below in ["usr/local/bin", "usr/bin", "usr/sbin", "usr/games", "bin", "sbin"] {
+            path.push_str(&format!("{mount}/apt/{below}:"));
+        }
+    }
+    path + SYSTEM_PATH
+}
+
+/// Directories of unpacked Debian packages with libraries.
+fn library_path(mount: &str) -> String {
+    let triplet = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let below =
+        [format!("usr/lib/{triplet}"), "usr/lib".into(), format!("lib/{triplet}"), "lib".into()];
+    below.map(|below| format!("{mount}/apt/{below}")).join(":")
+}
+
+fn of_the_version(mount: &str, parts: Parts, purpose: Purpose, set: &mut impl FnMut(&str, &str)) {
+    set("PROJECT_ROOT", mount);
+    set("PATH", &path(mount, parts));
+    if parts.venv {
+        set("VIRTUAL_ENV", &format!("{mount}/.venv"));
+    }
+    if parts.venv && purpose == Purpose::Session {
+        // `uv run` in the project or in a copy of it runs what the version installed.
+        set("UV_PROJECT_ENVIRONMENT", &format!("{mount}/.venv"));
+    }
+    if parts.apt {
+        set("LD_LIBRARY_PATH", &library_path(mount));
+    }
+    if parts.go_modules {
+        set("GOMODCACHE", &format!("{mount}/.go-modules"));
+    }
+    if parts.gems {
+        set("BUNDLE_PATH", &format!("{mount}/.gems"));
+        set("BUNDLE_FROZEN", "true");
+    }
+    if purpose != Purpose::Installer {
+        set("PYTHONPATH", mount);
+        set("NODE_PATH", &format!("{mount}/node_modules"));
+    }
 }
 
 /// The variables as `execve` takes them.
@@ -99,26 +142,37 @@ const CACHES: &[(&str, &str)] = &[
     ("YARN_CACHE_FOLDER", ".cache/yarn"),
     ("PNPM_HOME", ".local/share/pnpm"),
     ("NODE_COMPILE_CACHE", ".cache/node-compile"),
+    ("COREPACK_HOME", ".cache/corepack"),
     ("BABEL_CACHE_PATH", ".cache/babel.json"),
-    ("JEST_CACHE_DIRECTORY", ".cache/jest"),
-    ("VITE_CACHE_DIR", ".cache/vite"),
-    ("VITEST_CACHE_DIR", ".cache/vitest"),
+    ("UV_CACHE_DIR", ".cache/uv"),
+    ("POETRY_CACHE_DIR", ".cache/pypoetry"),
     ("MYPY_CACHE_DIR", ".cache/mypy"),
     ("RUFF_CACHE_DIR", ".cache/ruff"),
     ("MPLCONFIGDIR", ".cache/matplotlib"),
     ("NUMBA_CACHE_DIR", ".cache/numba"),
+    ("HF_HOME", ".cache/huggingface"),
+    ("TORCH_HOME", ".cache/torch"),
     ("IPYTHONDIR", ".local/share/ipython"),
     ("HYPOTHESIS_STORAGE_DIRECTORY", ".cache/hypothesis"),
     ("CARGO_HOME", ".cargo"),
     ("CARGO_TARGET_DIR", ".cache/cargo-target"),
     ("GOPATH", "go"),
     ("GOCACHE", ".cache/go-build"),
+    ("BUNDLE_USER_HOME", ".bundle"),
+    ("BUNDLE_APP_CONFIG", ".bundle"),
 ];
 
 const SETTINGS: &[(&str, &str)] = &[
     ("PYTEST_ADDOPTS", "-o cache_dir=/home/agent/.cache/pytest"),
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
     ("npm_config_update_notifier", "false"),
+    // Interpreters come from the toolchain; one that uv fetched would lie in a home that goes away.
+    ("UV_PYTHON_DOWNLOADS", "never"),
+    // Caches lie on another mount than the project: links between them fail, and each is reported.
+    ("UV_LINK_MODE", "copy"),
+    ("GOTOOLCHAIN", "local"),
+    ("COREPACK_ENABLE_DOWNLOAD_PROMPT", "0"),
+    ("NEXT_TELEMETRY_DISABLED", "1"),
     // The project belongs to nobody the session knows, and git would refuse to read it; the file
     // says otherwise. A git that was built elsewhere looks for it elsewhere. Settings in
     // variables would not do: git takes them away from what it starts to clone a repository.
@@ -146,19 +200,32 @@ const PROXIES: &[&str] = &[
     "npm_config_https_proxy",
 ];
 
+/// What a session need not try: the version it reads is complete and does not change.
+const SESSION_SETTINGS: &[(&str, &str)] = &[("UV_NO_SYNC", "1")];
+
 /// Builds ask nothing and keep no cache: their home goes away with them.
 const BUILD_SETTINGS: &[(&str, &str)] = &[
     ("CI", "1"),
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_SSH_COMMAND", "ssh -oBatchMode=yes -oConnectTimeout=20"),
+    ("SSH_ASKPASS_REQUIRE", "never"),
     ("PIP_NO_INPUT", "1"),
     ("PIP_NO_CACHE_DIR", "1"),
     ("PIP_PROGRESS_BAR", "off"),
     ("PIP_ROOT_USER_ACTION", "ignore"),
+    ("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring"),
+    ("POETRY_NO_INTERACTION", "1"),
+    // Compiled once here, because no session can.
+    ("UV_COMPILE_BYTECODE", "1"),
+    ("UV_NO_PROGRESS", "1"),
     ("npm_config_yes", "true"),
     ("npm_config_fund", "false"),
     ("npm_config_audit", "false"),
     ("npm_config_progress", "false"),
+    ("npm_config_fetch_retry_mintimeout", "1000"),
+    ("npm_config_fetch_retry_maxtimeout", "10000"),
+    ("CARGO_TERM_PROGRESS_WHEN", "never"),
 ];
 
 #[cfg(test)]
@@ -169,10 +236,42 @@ mod tests {
         Slug::parse("studio").unwrap()
     }
 
+    fn beside(slug: &Slug, parts: Parts, network: Network) -> Setting<'_> {
+        Setting { slug: Some(slug), parts, network, ca_bundle: None }
+    }
+
+    #[test]
+    fn debian_packages_are_found_before_the_system_and_after_the_project() {
+        let slug = slug();
+        let parts = Parts { apt: true, ..Parts::default() };
+        let all = variables(beside(&slug, parts, Network::None), Purpose::Session);
+        let path: Vec<_> = all["PATH"].split(':').collect();
+        let at = |wanted: &str| path.iter().position(|each| *each == wanted).unwrap();
+        assert!(at("/env/studio/node_modules/.bin") < at("/env/studio/apt/usr/bin"));
+        assert!(at("/env/studio/apt/usr/bin") < at("/usr/bin"));
+        let triplet = format!("/env/studio/apt/usr/lib/{}-linux-gnu:", std::env::consts::ARCH);
+        assert!(all["LD_LIBRARY_PATH"].starts_with(&triplet));
+        let without = variables(beside(&slug, Parts::default(), Network::None), Purpose::Session);
+        assert!(!without.contains_key("LD_LIBRARY_PATH"));
+    }
+
+    #[test]
+    fn certificates_are_those_of_the_configuration() {
+        let slug = slug();
+        let own = Some("/usr/local/share/own.pem");
+        let setting =
+            Setting { ca_bundle: own, ..beside(&slug, Parts::default(), Network::Egress) };
+        let all = variables(setting, Purpose::Session);
+        for name in CERTIFICATES {
+            assert_eq!(all[*name], "/usr/local/share/own.pem", "{name}");
+        }
+    }
+
     #[test]
     fn a_session_runs_what_the_version_installed() {
-        let parts = Parts { venv: true, node_modules: true };
-        let all = variables(Some(&slug()), parts, Network::None, Purpose::Session);
+        let parts = Parts { venv: true, node_modules: true, ..Parts::default() };
+        let slug = slug();
+        let all = variables(beside(&slug, parts, Network::None), Purpose::Session);
         assert_eq!(
             all["PATH"],
             "/env/studio/.venv/bin:/env/studio/node_modules/.bin:/usr/local/bin:/usr/bin:/bin"
@@ -185,7 +284,8 @@ mod tests {
 
     #[test]
     fn nothing_is_cached_beside_the_project() {
-        let all = variables(Some(&slug()), Parts::default(), Network::None, Purpose::Session);
+        let slug = slug();
+        let all = variables(beside(&slug, Parts::default(), Network::None), Purpose::Session);
         for (name, _) in CACHES {
             assert!(all[*name].starts_with("/home/agent/"), "{name}");
         }
@@ -194,16 +294,19 @@ mod tests {
 
     #[test]
     fn only_egress_has_a_proxy() {
-        let none = variables(None, Parts::default(), Network::None, Purpose::Session);
+        let alone =
+            |network| Setting { slug: None, parts: Parts::default(), network, ca_bundle: None };
+        let none = variables(alone(Network::None), Purpose::Session);
         assert!(!none.contains_key("HTTPS_PROXY") && !none.contains_key("PROJECT_ROOT"));
-        let egress = variables(None, Parts::default(), Network::Egress, Purpose::Session);
+        let egress = variables(alone(Network::Egress), Purpose::Session);
         assert_eq!(egress["HTTPS_PROXY"], "http://127.0.0.1:3128");
         assert_eq!(egress["npm_config_proxy"], "http://127.0.0.1:3128");
     }
 
     #[test]
     fn installers_do_not_import_the_project() {
-        let all = variables(Some(&slug()), Parts::default(), Network::Egress, Purpose::Installer);
+        let slug = slug();
+        let all = variables(beside(&slug, Parts::default(), Network::Egress), Purpose::Installer);
         assert!(!all.contains_key("PYTHONPATH") && !all.contains_key("NODE_PATH"));
         assert_eq!(all["PIP_NO_INPUT"], "1");
     }

@@ -1,7 +1,7 @@
 //! Making sessions, running commands in them, and ending them.
 
 use super::isolation::is_not_found;
-use super::presets::{self, Purpose};
+use super::presets::{self, Purpose, Setting};
 use crate::app::{App, now_ms, random_hex};
 use crate::config::LimitsConfig;
 use crate::environments::not_ready;
@@ -150,7 +150,7 @@ pub async fn exec(app: &App, row: &SessionRow, new: NewCommand) -> Result<Comman
     launch(app, row).await?;
     let number = app.store.begin_command(&row.id, new.program.clone(), now_ms()).await;
     let number = number.tried("storing the command")?;
-    let exec = request(row, &new, number);
+    let exec = request(app, row, &new, number);
     let started = match app.isolations.exec(exec.clone(), None).await {
         // It became idle or died a moment ago.
         Err(error) if is_not_found(&error) => {
@@ -197,10 +197,12 @@ fn check(new: &NewCommand) -> Result<(), Failure> {
     Ok(())
 }
 
-fn request(row: &SessionRow, new: &NewCommand, number: CommandId) -> Exec {
+fn request(app: &App, row: &SessionRow, new: &NewCommand, number: CommandId) -> Exec {
     let network = parse_network(&row.network).unwrap_or(Network::None);
     let slug = row.environment.as_ref().map(|(_, _, slug)| slug);
-    let mut variables = presets::variables(slug, row.parts, network, Purpose::Session);
+    let ca_bundle = app.config.build.ca_bundle.as_deref();
+    let setting = Setting { slug, parts: row.parts, network, ca_bundle };
+    let mut variables = presets::variables(setting, Purpose::Session);
     variables.extend(new.variables.clone());
     Exec {
         session: row.id.clone(),

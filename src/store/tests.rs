@@ -36,7 +36,7 @@ fn finished() -> FinishedVersion {
             name: "numpy".into(),
             version: "2".into(),
         }],
-        parts: Parts { venv: true, node_modules: false },
+        parts: Parts { venv: true, ..Parts::default() },
         files: 3,
         bytes: 4,
     }

@@ -30,9 +30,9 @@ impl VersionStatus {
 }
 
 /// An installed package.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PackageRow {
-    /// `pip` or `npm`.
+    /// `pip`, `npm`, `apt`, `cargo`, `go` or `gem`.
     pub manager: String,
     /// Its name.
     pub name: String,
@@ -48,6 +48,12 @@ pub struct Parts {
     pub venv: bool,
     /// Node packages at `node_modules`.
     pub node_modules: bool,
+    /// Unpacked Debian packages at `apt`.
+    pub apt: bool,
+    /// Go modules at `.go-modules`.
+    pub go_modules: bool,
+    /// Ruby gems at `.gems`.
+    pub gems: bool,
 }
 
 /// A version as it is stored.

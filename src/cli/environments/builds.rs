@@ -4,7 +4,7 @@ use super::Named;
 use crate::cli::build::{self, Log, Outcome, Show, When};
 use crate::cli::client::Client;
 use crate::cli::error::CliError;
-use crate::cli::table::print;
+use crate::cli::table::{print, print_json};
 use crate::cli::terminal::printable;
 use crate::cli::wire::{Build, Environment};
 use clap::Args;
@@ -21,14 +21,22 @@ pub struct BuildOptions {
     /// Do not wait for the end
     #[arg(long)]
     detach: bool,
+    /// A variable of the installers and of setup.sh; can be repeated
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    variables: Vec<(String, String)>,
 }
 
-/// A log to print.
+fn variable(text: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = text.split_once('=').ok_or("it is not of the form NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// A build, or the version it makes.
 #[derive(Debug, Args)]
 pub struct LogOptions {
     #[command(flatten)]
     environment: Named,
-    /// The number of the build [default: the last one]
+    /// The number of the build or version [default: the last one]
     version: Option<u32>,
 }
 
@@ -37,7 +45,7 @@ impl BuildOptions {
         let id = self.environment.find(client).await?.id;
         let when = if self.if_changed { When::Changed } else { When::Always };
         if self.detach {
-            let body = json!({ "if_changed": when == When::Changed });
+            let body = build::request(when, &self.variables);
             let started: Build =
                 client.post(&format!("/v1/environments/{id}/build"), &body).await?;
             return print(&format!(
@@ -46,7 +54,7 @@ impl BuildOptions {
                 printable(&started.status)
             ));
         }
-        match build::build(client, &id, when, &mut Log::new(Show::Stderr)).await? {
+        match build::build(client, &id, when, &self.variables, &mut Log::new(Show::Stderr)).await? {
             Outcome::Built(version) => print(&format!("version {version}: built\n")),
             Outcome::Unchanged(version) => print(&format!("version {version}: unchanged\n")),
         }
@@ -55,12 +63,33 @@ impl BuildOptions {
 
 impl LogOptions {
     pub(super) async fn run(&self, client: &Client) -> Result<(), CliError> {
+        let (environment, version) = self.find(client).await?;
+        build::follow_log(client, &environment.id, version, &mut Log::new(Show::Stdout)).await
+    }
+
+    pub(super) async fn cancel(&self, client: &Client) -> Result<(), CliError> {
+        let (environment, version) = self.find(client).await?;
+        let path = format!("/v1/hangar/environments/{}/builds/{version}/cancel", environment.id);
+        let ended: Build = client.post(&path, &json!({})).await?;
+        let reason = ended.error.filter(|reason| !reason.is_empty());
+        let reason = reason.map_or(String::new(), |reason| format!(" ({})", printable(&reason)));
+        print(&format!("version {version}: {}{reason}\n", printable(&ended.status)))
+    }
+
+    pub(super) async fn print_materials(&self, client: &Client) -> Result<(), CliError> {
+        let (environment, version) = self.find(client).await?;
+        let path = format!("/v1/hangar/environments/{}/versions/{version}/sbom", environment.id);
+        let materials: Value = client.get(&path).await?;
+        print_json(&materials)
+    }
+
+    async fn find(&self, client: &Client) -> Result<(Environment, u32), CliError> {
         let environment = self.environment.find(client).await?;
         let version = match self.version {
             Some(version) => version,
             None => last_build(client, &environment).await?,
         };
-        build::follow_log(client, &environment.id, version, &mut Log::new(Show::Stdout)).await
+        Ok((environment, version))
     }
 }
 

@@ -33,6 +33,8 @@ pub enum EnvironmentCommand {
     Files(files::Files),
     /// Build the next version and follow its log
     Build(builds::BuildOptions),
+    /// End a build that runs
+    Cancel(builds::LogOptions),
     /// Print the log of a build
     Log(builds::LogOptions),
     /// List the versions of an environment
@@ -43,6 +45,8 @@ pub enum EnvironmentCommand {
     Diff(versions::Diff),
     /// Compare a version with the digests of its manifest
     Verify(Version),
+    /// Print the bill of materials of a version (CycloneDX JSON)
+    Sbom(builds::LogOptions),
     /// Tell what an environment takes on disk
     Usage(Shown),
     /// List the harnesses whose tasks read an environment
@@ -113,6 +117,8 @@ pub async fn run(command: &EnvironmentCommand, server: &Server) -> Result<(), Cl
         EnvironmentCommand::Push(push) => push.run(&client).await,
         EnvironmentCommand::Files(files) => files.run(&client).await,
         EnvironmentCommand::Build(build) => build.run(&client).await,
+        EnvironmentCommand::Cancel(build) => build.cancel(&client).await,
+        EnvironmentCommand::Sbom(version) => version.print_materials(&client).await,
         EnvironmentCommand::Log(log) => log.run(&client).await,
         EnvironmentCommand::Versions(shown) => versions::list(&client, shown).await,
         EnvironmentCommand::Activate(version) => versions::activate(&client, version).await,

@@ -18,7 +18,9 @@ fn made_with(files: &[(&str, &str)], declared: Declared, source: Packages) -> Re
     };
     let manifests = manifests::detect(&read, &declared);
     let reuse = reuse::decide(&manifests, "t", &[]).reuse;
-    recipe(&manifests, reuse.as_ref(), None, MOUNT, source)
+    let settings = config::Build::default();
+    let of = For { mount: MOUNT, python: None, packages: source, settings: &settings };
+    recipe(&manifests, reuse.as_ref(), of)
 }
 
 #[test]
@@ -35,7 +37,7 @@ fn setup_runs_last_of_the_project_and_is_never_kept() {
         ["python3 -m venv .venv", "pip install -r requirements.txt", "npm ci"]
     );
     assert_eq!(titles(&recipe.always), ["setup.sh"]);
-    assert_eq!(recipe.parts, Parts { venv: true, node_modules: true });
+    assert_eq!(recipe.parts, Parts { venv: true, node_modules: true, ..Parts::default() });
 }
 
 #[test]
@@ -104,4 +106,61 @@ fn declared_packages_come_after_the_manifests() {
 fn nothing_declared_runs_nothing() {
     let recipe = made(&[("run.sh", "")], Declared::default());
     assert!(recipe.kept.is_empty() && recipe.always.is_empty());
+}
+
+#[test]
+fn a_lock_is_followed_by_what_wrote_it_and_the_project_comes_after() {
+    let project = ("pyproject.toml", "[project]\nname='x'\n[build-system]\nrequires=['hatchling']");
+    let uv = made(&[project, ("uv.lock", ""), ("requirements.txt", "")], Declared::default());
+    assert_eq!(
+        titles(&uv.kept),
+        ["uv sync --frozen --inexact --no-install-project", "uv pip install -r requirements.txt"]
+    );
+    assert_eq!(titles(&uv.always), ["uv sync --frozen --inexact"]);
+    let poetry = made(&[project, ("poetry.lock", "")], Declared::default());
+    assert_eq!(titles(&poetry.kept), ["python3 -m venv .venv", "poetry install --no-root"]);
+    assert_eq!(titles(&poetry.always), ["poetry install --only-root"]);
+    for (lock, text, title) in [
+        ("pnpm-lock.yaml", "", "pnpm install --frozen-lockfile"),
+        ("yarn.lock", "# yarn lockfile v1", "yarn install --frozen-lockfile"),
+    ] {
+        let node = made(&[("package.json", "{}"), (lock, text)], Declared::default());
+        assert_eq!(titles(&node.kept), [title]);
+    }
+    let own = [
+        ("package.json", "{}"),
+        ("yarn.lock", "__metadata:"),
+        (".yarnrc.yml", "yarnPath: y.cjs"),
+        ("y.cjs", ""),
+    ];
+    let berry = made(&own, Declared::default());
+    assert_eq!(berry.always[0].arguments, ["node", "/env/x/y.cjs", "install", "--immutable"]);
+}
+
+#[test]
+fn other_installers_come_after_python_and_node_and_before_setup() {
+    let declared = Declared { pip: vec![], npm: vec![], apt: vec!["jq".into()] };
+    let files = [
+        ("package.json", "{}"),
+        ("Cargo.toml", ""),
+        ("Cargo.lock", ""),
+        ("go.mod", "module x"),
+        ("Gemfile", ""),
+        ("Gemfile.lock", ""),
+        ("setup.sh", ""),
+    ];
+    let recipe = made(&files, declared);
+    assert_eq!(
+        titles(&recipe.kept),
+        [
+            "npm install",
+            "apt-get download jq",
+            "cargo vendor --locked",
+            "go mod download",
+            "bundle install"
+        ]
+    );
+    assert_eq!(titles(&recipe.always), ["point cargo to the vendored crates", "setup.sh"]);
+    assert!(recipe.parts.apt && recipe.parts.go_modules && recipe.parts.gems);
+    assert_eq!(recipe.kept[1].input, Input::DebianSources);
 }

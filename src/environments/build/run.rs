@@ -2,13 +2,17 @@
 
 use super::finish::Frozen;
 use super::log::BuildLog;
-use super::recipe::{Packages, Recipe, Stage, recipe};
+use super::recipe::{For, Packages, Recipe, Stage, recipe};
+use super::stop::{Running, Stop};
+use super::{Order, disk};
 use crate::app::{App, blocking, now_s};
+use crate::environments::installers::Installer;
 use crate::environments::manifests::{self, MANIFEST_BYTES_MAX, Manifests};
+use crate::environments::others::is_debian_package;
 use crate::environments::retention;
 use crate::environments::reuse::{self, BUILD_TOOLS, Decision};
 use crate::environments::source::Source;
-use crate::environments::toolchain::ToolchainId;
+use crate::environments::toolchain::{self, ToolchainId};
 use crate::failure::Failure;
 use crate::sessions::isolation::is_not_found;
 use crate::sessions::service::failure;
@@ -16,7 +20,7 @@ use crate::store::{EnvironmentRow, FinishedVersion, StoreError};
 use crate::warden_client::{EgressRefusal, WardenError};
 use hangar_runtime::ids::{DependencyKey, SessionId, VersionNumber};
 use hangar_runtime::plan::{
-    DEPENDENCIES_DIR, ENVIRONMENTS_DIR, Environment, Limits, Network, Plan, Profile, SOURCE_DIR,
+    DEPENDENCIES_DIR, ENVIRONMENTS_DIR, Environment, Limits, Plan, Profile, SOURCE_DIR,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,12 +67,16 @@ pub struct Build {
     pub(super) environment: EnvironmentRow,
     pub(super) number: VersionNumber,
     pub(super) session: SessionId,
-    pub(super) network: Network,
+    pub(super) order: Order,
+    /// What ends it from outside.
+    pub(super) stop: Stop,
     pub(super) deadline: Instant,
     pub(super) refusals: broadcast::Receiver<EgressRefusal>,
     /// The first target the build could not reach, for the reason of a failure.
     pub(super) refused: Option<String>,
     pub(super) commands: u32,
+    /// Bytes its steps have printed.
+    pub(super) printed: u64,
     pub(super) stage: Stage,
 }
 
@@ -90,7 +98,8 @@ impl Build {
         environment: EnvironmentRow,
         number: VersionNumber,
         session: SessionId,
-        network: Network,
+        order: Order,
+        stop: Stop,
     ) -> Self {
         let deadline = Instant::now() + Duration::from_secs(app.config.build.timeout_s);
         let refusals = app.warden.refusals();
@@ -99,20 +108,26 @@ impl Build {
             environment,
             number,
             session,
-            network,
+            order,
+            stop,
             deadline,
             refusals,
             refused: None,
             commands: 0,
+            printed: 0,
             stage: Stage::CopyingFiles,
         }
     }
 
     /// Runs it to its end, and records what came of it.
-    pub async fn run(mut self) {
+    pub async fn run(mut self, _running: Running) {
         let (app, id, number) = (self.app.clone(), self.environment.id.clone(), self.number);
         let slots = Arc::clone(&app.build_slots);
-        let _slot = slots.acquire_owned().await.expect("the slots are never closed");
+        let _slot = tokio::select! {
+            slot = slots.acquire_owned() => Some(slot.expect("the slots are never closed")),
+            // It is told when it begins its first step.
+            _ = self.stop.asked() => None,
+        };
         self.deadline = Instant::now() + Duration::from_secs(app.config.build.timeout_s);
         let stored = match self.make().await {
             Ok(finished) => self.finish(finished).await,
@@ -150,7 +165,20 @@ impl Build {
         let (id, number) = (&self.environment.id, self.number);
         let log = logs.begin(&self.app.files.logs(), id, number, config.log_bytes_max)?;
         let began = Instant::now();
+        let watch = disk::watch(
+            Arc::clone(&self.app),
+            self.session.clone(),
+            self.mount(),
+            self.stop.clone(),
+        );
+        let watching = tokio::spawn(watch);
         let outcome = self.make_logged(&log).await;
+        watching.abort();
+        // Freezing is not broken off; a version that nobody wants any more is removed.
+        let outcome = match self.stop.reason() {
+            Some(reason) => Err(BuildError::new(reason)),
+            None => outcome,
+        };
         // No process of a build outlives it, whatever came of it.
         let stopped = self.app.isolations.stop(&self.session).await;
         let seconds = began.elapsed().as_secs_f64();
@@ -166,24 +194,29 @@ impl Build {
 
     async fn make_logged(&mut self, log: &BuildLog) -> Result<FinishedVersion, BuildError> {
         let prepared = self.copy_files(log).await?;
-        let (reuse, python) = (prepared.decision.reuse.as_ref(), self.environment.python.clone());
-        let mount = self.mount();
-        let recipe =
-            recipe(&prepared.manifests, reuse, python.as_deref(), &mount, prepared.packages);
+        let reuse = prepared.decision.reuse.as_ref();
+        let of = For {
+            mount: &self.mount(),
+            python: self.environment.python.as_deref(),
+            packages: prepared.packages,
+            settings: &self.app.config.build,
+        };
+        let recipe = recipe(&prepared.manifests, reuse, of);
         let kept = self.install_kept(&prepared, &recipe, log).await?;
         if prepared.packages == Packages::Installed {
             self.run_steps(&recipe.beside_copy, recipe.parts, log).await?;
         }
         self.run_steps(&recipe.always, recipe.parts, log).await?;
         self.enter(Stage::Finishing).await?;
-        let packages = self.packages(recipe.parts).await?;
+        let installers: Vec<_> = prepared.manifests.installers().collect();
+        let packages = self.packages(&installers, recipe.parts, log).await?;
         let Frozen { outcome } =
             self.freeze(&prepared.digest, &prepared.toolchain.text(), kept, log).await?;
         Ok(FinishedVersion {
             finished_s: now_s(),
             source_digest: prepared.digest,
             toolchain: prepared.toolchain.text(),
-            inputs: super::inputs(&self.app, &self.environment, self.network),
+            inputs: super::inputs(&self.app, &self.environment, &self.order),
             root_digest: outcome.root_digest,
             packages,
             parts: recipe.parts,
@@ -197,10 +230,14 @@ impl Build {
         let locks = self.app.clone();
         let _copying = locks.locks.copying(&self.environment.id).await;
         let mut prepared = self.prepare().await?;
-        for (manager, why) in &prepared.decision.never {
-            log.note(&format!("packages of {manager} are not kept for later builds: {why}"))
+        for hint in &prepared.manifests.hints {
+            log.note(&format!("[hangar: {hint}]")).await?;
+        }
+        for (installer, why) in &prepared.decision.never {
+            log.note(&format!("packages of {installer} are not kept for later builds: {why}"))
                 .await?;
         }
+        self.check(&prepared.manifests)?;
         prepared.packages = self.launch(&prepared).await?;
         log.note("copying the files of the project").await?;
         let mount = self.mount();
@@ -222,14 +259,65 @@ impl Build {
         });
         let (digest, manifests) = read.await?;
         let python = self.environment.python.as_deref();
-        let mut settings = super::settings(&self.app).to_vec();
-        settings.push(python.unwrap_or_default());
+        let own = serde_json::json!([super::settings(&self.app), self.order.variables]).to_string();
+        let settings = [own.as_str(), python.unwrap_or_default()];
         let decision = reuse::decide(&manifests, &toolchain.text(), &settings);
         let packages = match &decision.reuse {
             Some(reuse) if self.app.store.has_dependencies(id, &reuse.key).await? => Packages::Kept,
             _ => Packages::Installed,
         };
         Ok(Prepared { digest, toolchain, manifests, decision, packages })
+    }
+
+    /// Refuses what cannot be carried out, before anything runs.
+    fn check(&self, manifests: &Manifests) -> Result<(), BuildError> {
+        if let Some(minor) = &self.environment.python {
+            let program = format!("python{minor}");
+            if manifests.python.is_some() && !toolchain::has(&program) {
+                return Err(BuildError::new(format!(
+                    "the environment asks for Python {minor}, which the toolchain of this server \
+                     does not have"
+                )));
+            }
+        }
+        manifests.installers().try_for_each(|installer| self.check_tools(installer, manifests))
+    }
+
+    fn check_tools(&self, installer: Installer, manifests: &Manifests) -> Result<(), BuildError> {
+        let asked_by = installer.asked_by();
+        let own_yarn = manifests.node.as_ref().is_some_and(|node| node.yarn.is_some());
+        let programs = match installer {
+            Installer::YarnBerry if own_yarn => &["node"],
+            other => other.programs(),
+        };
+        if let Some(missing) = programs.iter().find(|program| !toolchain::has(program)) {
+            return Err(BuildError::new(format!(
+                "{asked_by} needs {missing}, which the toolchain of this server does not have"
+            )));
+        }
+        let found = match installer {
+            Installer::Yarn | Installer::YarnBerry if !own_yarn => toolchain::major("yarn"),
+            _ => return self.check_names(installer),
+        };
+        match (installer, found) {
+            (Installer::Yarn, Some(major)) if major > 1 => Err(BuildError::new(format!(
+                "{asked_by} was written by Yarn 1, and the toolchain of this server has Yarn {major}"
+            ))),
+            (Installer::YarnBerry, Some(1)) => Err(BuildError::new(format!(
+                "{asked_by} was written by Yarn 2 or newer, the toolchain of this server has \
+                 Yarn 1, and the project names no yarnPath"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_names(&self, installer: Installer) -> Result<(), BuildError> {
+        let declared = &self.environment.declared.apt;
+        let odd = declared.iter().find(|name| !is_debian_package(name));
+        match odd.filter(|_| installer == Installer::Apt) {
+            Some(name) => Err(BuildError::new(format!("{name:?} does not name a Debian package"))),
+            None => Ok(()),
+        }
     }
 
     /// Starts the build's session, with kept dependencies where there are some. The answer is
@@ -259,7 +347,7 @@ impl Build {
                 slug: self.environment.slug.clone(),
                 dependencies,
             },
-            network: self.network,
+            network: self.order.network,
             limits: self.app.config.build.limits.over(Limits::default()),
         }
     }

@@ -1,17 +1,19 @@
 //! One command of a build: started, followed into the log, judged.
 
+use super::debian;
 use super::log::BuildLog;
-use super::recipe::{OnFailure, Step};
+use super::recipe::{Input, OnFailure, Step};
 use super::run::{Build, BuildError};
 use crate::failure::Failure;
 use crate::sessions::output::{Batch, Command};
-use crate::sessions::presets::{self, Purpose};
+use crate::sessions::presets::{self, Purpose, Setting};
 use crate::sessions::service::{cancel, failure};
-use crate::store::{PackageRow, Parts};
+use crate::store::Parts;
 use hangar_runtime::ids::CommandId;
 use hangar_runtime::plan::HOME_DIR;
 use hangar_runtime::record::{Frame, Stream};
 use hangar_runtime::wire::warden::{CommandEnd, EndCause, Exec, ExitStatus, OutputLimit, Program};
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,8 +21,6 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// The most output that is read of a command whose output is data.
 const DATA_BYTES_MAX: usize = 8 << 20;
-
-const FINISH: &str = include_str!("scripts/finish.py");
 
 /// Where the output of a command goes.
 enum Output<'a> {
@@ -54,7 +54,12 @@ impl Build {
             log.note(&format!("$ {}", step.title)).await?;
             let program = arguments(&step.arguments);
             let environment = self.environment_of(step.purpose, parts, &step.variables);
-            let end = self.command(program, environment, Output::Log(log)).await?;
+            let input = match step.input {
+                Input::Empty => None,
+                Input::DebianSources => Some(debian::sources(&self.app).await?),
+            };
+            let command = self.begin(program, environment, input).await?;
+            let end = self.follow(&command, Output::Log(log)).await?;
             if end.status == ExitStatus::Code(0) {
                 return Ok(());
             }
@@ -79,7 +84,7 @@ impl Build {
             to: to.as_bytes().to_vec(),
             skip: skip.iter().map(|name| name.as_bytes().to_vec()).collect(),
         };
-        self.begin(program, Vec::new()).await
+        self.begin(program, Vec::new(), None).await
     }
 
     /// Waits until a copy is complete.
@@ -95,27 +100,17 @@ impl Build {
         }
     }
 
-    /// Compiles the project's modules and tells what is installed. A list that cannot be had is
-    /// empty.
-    pub(super) async fn packages(&mut self, parts: Parts) -> Result<Vec<PackageRow>, BuildError> {
-        let mut all = Vec::new();
-        if parts.venv {
-            let (mount, python) = (self.mount(), format!("{}/.venv/bin/python", self.mount()));
-            let output = self.data(&[&python, "-I", "-c", FINISH, &mount], parts).await?;
-            all.extend(pip_packages(&output));
-        }
-        if parts.node_modules {
-            let output = self.data(&["npm", "ls", "--json", "--depth=0"], parts).await?;
-            all.extend(npm_packages(&output));
-        }
-        Ok(all)
-    }
-
-    async fn data(&mut self, program: &[&str], parts: Parts) -> Result<Vec<u8>, BuildError> {
+    /// Runs a program for what it prints.
+    pub(super) async fn data(
+        &mut self,
+        program: &[&str],
+        parts: Parts,
+    ) -> Result<Vec<u8>, BuildError> {
         let mut bytes = Vec::new();
         let program: Vec<_> = program.iter().map(|argument| (*argument).to_owned()).collect();
         let environment = self.environment_of(Purpose::Installer, parts, &[]);
-        self.command(arguments(&program), environment, Output::Data(&mut bytes)).await?;
+        let command = self.begin(arguments(&program), environment, None).await?;
+        self.follow(&command, Output::Data(&mut bytes)).await?;
         Ok(bytes)
     }
 
@@ -125,34 +120,37 @@ impl Build {
         parts: Parts,
         more: &[(&'static str, String)],
     ) -> Vec<Vec<u8>> {
-        let slug = Some(&self.environment.slug);
-        let mut variables = presets::variables(slug, parts, self.network, purpose);
         let config = &self.app.config.build;
-        if let Some(index) = &config.pip_index_url {
-            variables.insert("PIP_INDEX_URL".to_owned(), index.clone());
+        let setting = Setting {
+            slug: Some(&self.environment.slug),
+            parts,
+            network: self.order.network,
+            ca_bundle: config.ca_bundle.as_deref(),
+        };
+        let mut variables = presets::variables(setting, purpose);
+        for (name, value) in [
+            ("PIP_INDEX_URL", &config.pip_index_url),
+            ("UV_DEFAULT_INDEX", &config.pip_index_url),
+            ("npm_config_registry", &config.npm_registry),
+            ("GOPROXY", &config.go_proxy),
+            ("BUNDLE_MIRROR__ALL", &config.gem_mirror),
+        ] {
+            variables.extend(value.as_ref().map(|value| (name.to_owned(), value.clone())));
         }
-        if let Some(registry) = &config.npm_registry {
-            variables.insert("npm_config_registry".to_owned(), registry.clone());
-        }
+        variables.extend(self.order.variables.clone());
         variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         presets::as_environment(&variables)
-    }
-
-    async fn command(
-        &mut self,
-        program: Program,
-        environment: Vec<Vec<u8>>,
-        output: Output<'_>,
-    ) -> Result<CommandEnd, BuildError> {
-        let command = self.begin(program, environment).await?;
-        self.follow(&command, output).await
     }
 
     async fn begin(
         &mut self,
         program: Program,
         environment: Vec<Vec<u8>>,
+        input: Option<OwnedFd>,
     ) -> Result<Arc<Command>, BuildError> {
+        if let Some(reason) = self.stop.reason() {
+            return Err(BuildError::new(reason));
+        }
         self.commands += 1;
         let left = self.deadline.saturating_duration_since(Instant::now());
         // The copy of the source makes the directory every later command runs in.
@@ -167,9 +165,13 @@ impl Build {
             environment,
             directory: directory.into_bytes(),
             timeout_ms: Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1)),
-            output: OutputLimit::default(),
+            // All of it passes through here, and what is too much ends the build.
+            output: OutputLimit {
+                head_bytes_max: self.app.config.build.output_bytes_max.saturating_add(1 << 20),
+                tail_bytes_max: 0,
+            },
         };
-        let command = self.app.isolations.exec(exec, None).await;
+        let command = self.app.isolations.exec(exec, input).await;
         Ok(command.map_err(|error| failure("starting a step of the build", &error))?)
     }
 
@@ -194,6 +196,10 @@ impl Build {
                         Err(RecvError::Lagged(_)) => {}
                         Err(RecvError::Closed) => break (&mut next).await,
                     },
+                    reason = self.stop.asked() => {
+                        cancel(&self.app, &self.session, command.id()).await?;
+                        return Err(BuildError::new(reason));
+                    }
                     () = tokio::time::sleep_until(quiet_until) => {
                         cancel(&self.app, &self.session, command.id()).await?;
                         let seconds = silence.as_secs();
@@ -203,7 +209,15 @@ impl Build {
                 }
             };
             match batch.map_err(|error| Failure::internal(what, error))? {
-                Batch::Frames(frames) => self.take(frames, &mut output).await?,
+                Batch::Frames(frames) => {
+                    self.take(frames, &mut output).await?;
+                    let bytes_max = self.app.config.build.output_bytes_max;
+                    if self.printed > bytes_max {
+                        cancel(&self.app, &self.session, command.id()).await?;
+                        let reason = format!("the build printed more than {bytes_max} bytes");
+                        return Err(BuildError::new(reason));
+                    }
+                }
                 Batch::End { end, .. } => {
                     while let Ok(refusal) = self.refusals.try_recv() {
                         self.note_refusal(refusal, &output).await?;
@@ -214,7 +228,12 @@ impl Build {
         }
     }
 
-    async fn take(&self, frames: Vec<Frame>, output: &mut Output<'_>) -> Result<(), BuildError> {
+    async fn take(
+        &mut self,
+        frames: Vec<Frame>,
+        output: &mut Output<'_>,
+    ) -> Result<(), BuildError> {
+        self.printed += frames.iter().map(|frame| frame.bytes.len() as u64).sum::<u64>();
         match output {
             Output::Log(log) => {
                 let bytes = frames.into_iter().flat_map(|frame| frame.bytes).collect();
@@ -274,43 +293,4 @@ impl Build {
 
 fn arguments(program: &[String]) -> Program {
     Program::Arguments(program.iter().map(|argument| argument.clone().into_bytes()).collect())
-}
-
-/// What `finish.py` says.
-fn pip_packages(output: &[u8]) -> Vec<PackageRow> {
-    #[derive(serde::Deserialize)]
-    struct Listed {
-        name: String,
-        version: String,
-    }
-    let listed: Vec<Listed> = serde_json::from_slice(output).unwrap_or_default();
-    let row = |Listed { name, version }| PackageRow { manager: "pip".to_owned(), name, version };
-    listed.into_iter().map(row).collect()
-}
-
-/// What `npm ls --json --depth=0` says; packages that are missing have no version.
-fn npm_packages(output: &[u8]) -> Vec<PackageRow> {
-    let tree: serde_json::Value = serde_json::from_slice(output).unwrap_or_default();
-    let packages = tree["dependencies"].as_object();
-    let row = |(name, package): (&String, &serde_json::Value)| {
-        let version = package["version"].as_str()?.to_owned();
-        Some(PackageRow { manager: "npm".to_owned(), name: name.clone(), version })
-    };
-    packages.into_iter().flatten().filter_map(row).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packages_are_read_from_what_the_installers_list() {
-        let pip = pip_packages(br#"[{"name": "numpy", "version": "2.1.0"}]"#);
-        assert_eq!((pip[0].manager.as_str(), pip[0].name.as_str()), ("pip", "numpy"));
-        let npm = npm_packages(
-            br#"{"name": "x", "dependencies": {"sharp": {"version": "0.33.5"}, "gone": {"missing": true}}}"#,
-        );
-        assert_eq!((npm.len(), npm[0].version.as_str()), (1, "0.33.5"));
-        assert!(pip_packages(b"WARNING").is_empty() && npm_packages(b"").is_empty());
-    }
 }
