@@ -8,27 +8,33 @@
 use super::stop::Stop;
 use crate::app::App;
 use crate::config;
-use crate::sessions::output::{Batch, Command};
+use crate::sessions::output::Batch;
 use hangar_runtime::ids::{CommandId, SessionId};
 use hangar_runtime::plan::{HOME_DIR, WORKSPACE_DIR};
+use hangar_runtime::record::Stream;
 use hangar_runtime::wire::warden::{Exec, OutputLimit, Program};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the free space is looked at.
 const LOOK: Duration = Duration::from_millis(500);
-/// Builds that end sooner are not measured.
-const GRACE: Duration = Duration::from_secs(2);
-/// The command that measures; a build never counts as far.
-const MEASURE: CommandId = CommandId(u32::MAX);
+/// How often a build is measured; one that ends sooner is not. A large tree, which takes long to
+/// measure, is measured less often.
+const MEASURE: Duration = Duration::from_secs(2);
+const REST: u32 = 8;
 
-/// Prints the bytes of the build again and again.
-const SCRIPT: &str =
-    "while :; do du -sxc --block-size=1 \"$@\" 2> /dev/null | tail -1; sleep 2; done";
+/// Whoever holds this keeps the build from being measured: no command of ours runs then.
+pub(super) type Pause = Arc<tokio::sync::Mutex<()>>;
 
 /// Watches a build until it is dropped, and ends it when it takes too much.
-pub(super) async fn watch(app: Arc<App>, session: SessionId, mount: String, stop: Stop) {
+pub(super) async fn watch(
+    app: Arc<App>,
+    session: SessionId,
+    mount: String,
+    stop: Stop,
+    pause: Pause,
+) {
     let config = &app.config.build;
     let floor = async {
         loop {
@@ -40,10 +46,20 @@ pub(super) async fn watch(app: Arc<App>, session: SessionId, mount: String, stop
         }
     };
     let measured = async {
-        tokio::time::sleep(GRACE).await;
-        match begin(&app, &session, &mount).await {
-            Some(command) => measure(&command, config.disk_bytes_max, &stop).await,
-            None => tracing::debug!("a build is not measured: it has ended or is at its limits"),
+        let mut rest = MEASURE;
+        // A build never counts its own commands as far.
+        for number in (u32::MAX / 2..u32::MAX).rev() {
+            tokio::time::sleep(rest).await;
+            let held = pause.lock().await;
+            let began = Instant::now();
+            let taken = measure(&app, &session, &mount, CommandId(number)).await;
+            drop(held);
+            if taken.is_some_and(|taken| taken > config.disk_bytes_max) {
+                let most = config.disk_bytes_max;
+                stop.now(&format!("the build took more than {most} bytes of disk"));
+                return;
+            }
+            rest = MEASURE.max(began.elapsed() * REST);
         }
     };
     tokio::join!(floor, measured);
@@ -66,32 +82,26 @@ pub(super) fn too_little_free(directory: &Path, config: &config::Build) -> Optio
     None
 }
 
-async fn begin(app: &App, session: &SessionId, mount: &str) -> Option<Arc<Command>> {
-    let words = ["nice", "bash", "-c", SCRIPT, "du", mount, HOME_DIR, WORKSPACE_DIR];
+/// The bytes a build has on disk; `None` when that cannot be told now.
+async fn measure(app: &App, session: &SessionId, mount: &str, id: CommandId) -> Option<u64> {
+    let words = ["nice", "du", "-sxc", "--block-size=1", mount, HOME_DIR, WORKSPACE_DIR];
     let exec = Exec {
         session: session.clone(),
-        command: MEASURE,
+        command: id,
         program: Program::Arguments(words.map(|word| word.as_bytes().to_vec()).to_vec()),
         environment: vec![b"PATH=/usr/bin:/bin".to_vec()],
         directory: b"/".to_vec(),
-        timeout_ms: None,
+        timeout_ms: Some(60_000),
         output: OutputLimit::default(),
     };
-    app.isolations.exec(exec, None).await.ok()
-}
-
-async fn measure(command: &Arc<Command>, bytes_max: u64, stop: &Stop) {
-    let Some(mut follower) = command.follow() else { return };
-    let mut text = String::new();
-    while let Ok(Batch::Frames(frames)) = follower.next().await {
-        frames.iter().for_each(|frame| text.push_str(&String::from_utf8_lossy(&frame.bytes)));
-        while let Some((line, rest)) = text.split_once('\n') {
-            let taken = line.split_whitespace().next().and_then(|bytes| bytes.parse::<u64>().ok());
-            if taken.is_some_and(|taken| taken > bytes_max) {
-                stop.now(&format!("the build took more than {bytes_max} bytes of disk"));
-                return;
-            }
-            text = rest.to_owned();
-        }
+    let command = app.isolations.exec(exec, None).await.ok()?;
+    let mut follower = command.follow()?;
+    let mut text = Vec::new();
+    while let Batch::Frames(frames) = follower.next().await.ok()? {
+        let told = frames.into_iter().filter(|frame| frame.stream == Stream::Stdout);
+        text.extend(told.flat_map(|frame| frame.bytes));
     }
+    // The last line has the sum. Files that went away meanwhile are complained about elsewhere.
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines().last()?.split_whitespace().next()?.parse().ok()
 }

@@ -36,6 +36,8 @@ struct Record<'a> {
 impl Build {
     /// Keeps what is installed so far; `false` when it could not be kept, which fails nothing.
     pub(super) async fn keep(&self, reuse: &Reuse, log: &BuildLog) -> Result<bool, BuildError> {
+        // What is kept is what the installers left: nothing runs while it is frozen.
+        let _paused = self.pause.lock().await;
         let options = FreezeOptions {
             references: self.active_tree(),
             entries: Some(reuse.entries.clone()),

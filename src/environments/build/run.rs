@@ -70,6 +70,8 @@ pub struct Build {
     pub(super) order: Order,
     /// What ends it from outside.
     pub(super) stop: Stop,
+    /// Held while no command of the session may run.
+    pub(super) pause: disk::Pause,
     pub(super) deadline: Instant,
     pub(super) refusals: broadcast::Receiver<EgressRefusal>,
     /// The first target the build could not reach, for the reason of a failure.
@@ -110,6 +112,7 @@ impl Build {
             session,
             order,
             stop,
+            pause: disk::Pause::default(),
             deadline,
             refusals,
             refused: None,
@@ -170,6 +173,7 @@ impl Build {
             self.session.clone(),
             self.mount(),
             self.stop.clone(),
+            Arc::clone(&self.pause),
         );
         let watching = tokio::spawn(watch);
         let outcome = self.make_logged(&log).await;
