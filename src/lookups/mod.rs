@@ -8,7 +8,7 @@ mod session;
 use crate::app::App;
 use crate::environments::spec::{Manager, Spec};
 use crate::failure::Failure;
-use crate::sessions::presets::{self, Purpose};
+use crate::sessions::presets::{self, Purpose, Setting};
 use crate::store::Parts;
 use answers::Answer;
 use hangar_runtime::plan::Network;
@@ -105,9 +105,11 @@ fn text(bytes: &[u8]) -> String {
 }
 
 async fn run(app: &App, program: &[&str]) -> Result<session::Said, Failure> {
-    let mut variables =
-        presets::variables(None, Parts::default(), Network::Egress, Purpose::Installer);
     let config = &app.config.build;
+    let ca_bundle = config.ca_bundle.as_deref();
+    let (parts, network) = (Parts::default(), Network::Egress);
+    let setting = Setting { slug: None, parts, network, ca_bundle };
+    let mut variables = presets::variables(setting, Purpose::Installer);
     for (name, value) in
         [("PIP_INDEX_URL", &config.pip_index_url), ("npm_config_registry", &config.npm_registry)]
     {
