@@ -13,6 +13,8 @@ pub fn find(files: Files<'_>) -> Vec<String> {
     hints.extend(files("requirements.txt").iter().filter_map(|bytes| encoding(bytes)));
     hints.extend(files("pyproject.toml").iter().filter_map(|bytes| version_from_git(bytes)));
     hints.extend(files("package-lock.json").iter().filter_map(|bytes| other_platforms(bytes)));
+    hints.extend(files(".gitattributes").iter().filter_map(|bytes| large_files(bytes)));
+    hints.extend(files(".gitmodules").map(|_| SUBMODULES.to_owned()));
     hints.extend(unused_locks(files));
     hints
 }
@@ -36,6 +38,22 @@ fn script(bytes: &[u8]) -> Vec<String> {
 fn encoding(bytes: &[u8]) -> Option<String> {
     let hint = "requirements.txt is neither UTF-8 nor says what else it is (`# coding: …`)";
     requirements::decode(bytes).is_none().then(|| hint.to_owned())
+}
+
+const SUBMODULES: &str =
+    "the project has git submodules (.gitmodules); a build fetches none of them";
+
+fn large_files(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let tracked: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("filter=lfs"))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    (!tracked.is_empty()).then(|| {
+        let tracked = tracked.join(", ");
+        format!("files of git-lfs ({tracked}) can be pointers here; a build fetches none of them")
+    })
 }
 
 /// Build backends that ask git for the version or for the files of the package.
@@ -97,6 +115,8 @@ mod tests {
             ("setup.sh", &b"#!/bin/bash\r\necho\r\n"[..], "CRLF line endings in setup.sh line 1"),
             ("setup.sh", b"\xef\xbb\xbf#!/bin/bash\n", "byte order mark"),
             ("requirements.txt", b"# caf\xe9\n", "neither UTF-8"),
+            (".gitattributes", b"*.bin filter=lfs -text\n", "git-lfs (*.bin)"),
+            (".gitmodules", b"", "submodules"),
             ("pyproject.toml", b"requires = ['setuptools-scm']", "SETUPTOOLS_SCM_PRETEND_VERSION"),
         ] {
             let hints = found(name, bytes);
@@ -104,6 +124,7 @@ mod tests {
         }
         assert!(found("setup.sh", b"#!/bin/bash\necho\n").is_empty());
         assert!(found("requirements.txt", b"six\r\n").is_empty());
+        assert!(found(".gitattributes", b"*.txt text\n").is_empty());
     }
 
     #[test]

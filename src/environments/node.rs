@@ -115,8 +115,8 @@ fn local_in_lock(installer: Installer, bytes: &[u8]) -> Result<(), &'static str>
         Installer::YarnBerry => {
             return Err("Yarn 2 and newer keep packages beside files of the source");
         }
-        Installer::Pnpm => &["link:", "file:", "directory:"],
-        _ => &["file:", "link:"],
+        Installer::Pnpm => &[" link:", " file:", "@file:", " directory:"],
+        _ => &["@file:", "@link:"],
     };
     let text = std::str::from_utf8(bytes).map_err(|_| "the lock cannot be parsed")?;
     match local.iter().any(|begin| text.contains(begin)) {
@@ -254,9 +254,16 @@ mod tests {
     }
 
     #[test]
+    fn words_of_a_lock_that_only_look_like_local_references_are_none() {
+        let lock = "settings:\n  excludeLinksFromLockfile: false\n";
+        let kept = detected(&[("package.json", "{}"), ("pnpm-lock.yaml", lock)]).unwrap().kept;
+        assert!(matches!(kept, Kept::By(_)));
+    }
+
+    #[test]
     fn locks_of_other_managers_with_local_packages_are_never_kept() {
         for (name, text) in [
-            ("pnpm-lock.yaml", "version: link:lib"),
+            ("pnpm-lock.yaml", "        version: link:lib"),
             ("yarn.lock", "\"a@file:./a\":"),
             ("yarn.lock", "__metadata:"),
         ] {

@@ -29,16 +29,17 @@ use std::sync::Arc;
 
 /// The permission bits of a frozen file or directory.
 ///
-/// Everybody reads, whoever could execute something still can, and nobody writes; setuid, setgid
-/// and sticky are gone. The session's user never owns the tree and its mount is read-only, so the
-/// missing write bits are only the last of several barriers.
+/// Everybody reads, whoever could execute something still can, and only the owner could write:
+/// the store, as which nothing runs. setuid, setgid and sticky are gone. The write bit is there for
+/// copies (`cp -a` of a template, what a generator copies with its mode), which belong to whoever
+/// makes them; what keeps the tree itself as it is are its owner and its read-only mounts.
 #[must_use]
 pub fn frozen_mode(stat: &Stat) -> u32 {
     let is_executable = stat.st_mode & 0o111 != 0;
     match file_type(stat) {
-        FileType::Directory => 0o555,
-        _ if is_executable => 0o555,
-        _ => 0o444,
+        FileType::Directory => 0o755,
+        _ if is_executable => 0o755,
+        _ => 0o644,
     }
 }
 
@@ -299,12 +300,12 @@ fn link_further(
 /// Gives a directory its mode and time, now that nothing more is made in it.
 fn finish_directory(target: BorrowedFd<'_>, path: Vec<u8>, mtime: Time) -> Result<Entry, Refusal> {
     let directory = open_directory(target, &path).attempt(|| subject(&path), "openat2")?;
-    finish_inode(&directory, 0o555, mtime).attempt(|| subject(&path), "fchmod or futimens")?;
+    finish_inode(&directory, 0o755, mtime).attempt(|| subject(&path), "fchmod or futimens")?;
     let made = rustix::fs::fstat(&directory).attempt(|| subject(&path), "fstat")?;
     Ok(Entry {
         path: path.into(),
         mtime: Time::modified(&made),
-        node: Node::Directory { mode: 0o555 },
+        node: Node::Directory { mode: 0o755 },
     })
 }
 

@@ -99,7 +99,7 @@ fn a_frozen_tree_is_the_tree_without_write_bits() {
         assert_eq!((entry.mtime.seconds, entry.mtime.nanoseconds), mtime, "{path:?}");
         match &entry.node {
             Node::Directory { mode } => {
-                assert_eq!((metadata.mode() & 0o7777, *mode), (0o555, 0o555), "{path:?}");
+                assert_eq!((metadata.mode() & 0o7777, *mode), (0o755, 0o755), "{path:?}");
             }
             Node::File { mode, size, digest } => {
                 assert_eq!(metadata.mode() & 0o7777, *mode, "{path:?}");
@@ -114,7 +114,7 @@ fn a_frozen_tree_is_the_tree_without_write_bits() {
         }
     }
     let mode = |path: &str| fs::metadata(store.tree("1").join(path)).unwrap().mode() & 0o7777;
-    assert_eq!((mode("run.py"), mode(".venv/bin/tool")), (0o444, 0o555));
+    assert_eq!((mode("run.py"), mode(".venv/bin/tool")), (0o644, 0o755));
     let mtime = fs::metadata(store.tree("1").join("empty")).unwrap();
     assert_eq!((mtime.mtime(), mtime.mtime_nsec()), (1_400_000_000, 1));
 }
@@ -173,7 +173,7 @@ fn special_bits_and_attributes_are_left_behind() {
     attribute.unwrap();
     store.freeze(&input, "1", &FreezeOptions::default()).unwrap();
     let mode = |path: &str| fs::metadata(store.tree("1").join(path)).unwrap().mode() & 0o7777;
-    assert_eq!((mode("run.py"), mode("empty")), (0o555, 0o555));
+    assert_eq!((mode("run.py"), mode("empty")), (0o755, 0o755));
     let mut names = [0; 100];
     let count = rustix::fs::listxattr(store.tree("1").join("large"), &mut names[..]);
     assert_eq!(count, Ok(0));

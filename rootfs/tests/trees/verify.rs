@@ -85,7 +85,7 @@ fn every_difference_is_found() {
             "modes",
             Box::new(|tree| {
                 chmod(&tree.join("run.py"), 0o4444);
-                chmod(&tree.join("empty"), 0o755);
+                chmod(&tree.join("empty"), 0o700);
             }),
             &[("empty", Mode), ("run.py", Mode)],
         ),

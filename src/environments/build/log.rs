@@ -85,18 +85,22 @@ impl BuildLog {
             bytes.truncate(usize::try_from(self.bytes_max - before).unwrap_or(usize::MAX));
             bytes.extend_from_slice(CUT);
         }
-        let (file, length) = (Arc::clone(&self.file), bytes.len() as u64);
-        blocking(move || (&*file).write_all(&bytes)).await?;
-        self.length.send_modify(|all| *all += length);
-        Ok(())
+        self.write(bytes).await
     }
 
-    /// Adds a line of our own.
+    /// Adds a line of our own, beyond the limit too: it may be the reason why the build failed.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub async fn note(&self, line: &str) -> std::io::Result<()> {
-        self.append(format!("{line}\n").into_bytes()).await
+        self.write(format!("{line}\n").into_bytes()).await
+    }
+
+    async fn write(&self, bytes: Vec<u8>) -> std::io::Result<()> {
+        let (file, length) = (Arc::clone(&self.file), bytes.len() as u64);
+        blocking(move || (&*file).write_all(&bytes)).await?;
+        self.length.send_modify(|all| *all += length);
+        Ok(())
     }
 }
 
@@ -125,9 +129,10 @@ mod tests {
         assert_eq!(*length.borrow_and_update(), 5);
         log.append(b"6789012345".to_vec()).await.unwrap();
         log.append(b"more".to_vec()).await.unwrap();
+        log.note("failed: for a reason").await.unwrap();
         drop(log);
         assert!(logs.length(&id, number).is_none(), "it is complete");
         let bytes = std::fs::read(path(dir.path(), &id, number)).unwrap();
-        assert_eq!(bytes, [&b"1234567890"[..], CUT].concat());
+        assert_eq!(bytes, [&b"1234567890"[..], CUT, b"failed: for a reason\n"].concat());
     }
 }

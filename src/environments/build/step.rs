@@ -10,7 +10,7 @@ use crate::sessions::presets::{self, Purpose, Setting};
 use crate::sessions::service::{cancel, failure};
 use crate::store::Parts;
 use hangar_runtime::ids::CommandId;
-use hangar_runtime::plan::HOME_DIR;
+use hangar_runtime::plan::{HOME_DIR, Limits};
 use hangar_runtime::record::{Frame, Stream};
 use hangar_runtime::wire::warden::{CommandEnd, EndCause, Exec, ExitStatus, OutputLimit, Program};
 use std::os::fd::OwnedFd;
@@ -276,6 +276,12 @@ impl Build {
             (EndCause::SessionEnded, _) => format!("the build's session ended during `{title}`"),
             (EndCause::Own, _) if end.pids_limit_hit => {
                 format!("`{title}` failed and ran into the limit on processes")
+            }
+            // SIGXFSZ, as a shell tells it and as it is.
+            (EndCause::Own, ExitStatus::Code(153) | ExitStatus::Signal(25)) => {
+                let limits = self.app.config.build.limits.over(Limits::default());
+                let most = limits.file_bytes_max;
+                format!("`{title}` wrote a file of more than {most} bytes")
             }
             (EndCause::Own, ExitStatus::Code(code)) => {
                 format!("`{title}` ended with status {code}")
