@@ -3,8 +3,8 @@
 use crate::api::auth::Tokens;
 use crate::config::Config;
 use crate::environments::build::log::GrowingLogs;
-use crate::environments::git::GitImports;
 use crate::environments::build::stop::RunningBuilds;
+use crate::environments::git::GitImports;
 use crate::environments::locks::SourceLocks;
 use crate::environments::runtimes::Runtimes;
 use crate::environments::source::Sources;

@@ -4,7 +4,7 @@ use super::{Repository, not_fetched};
 use crate::app::App;
 use crate::failure::{Code, Failure};
 use crate::sessions::output::Batch;
-use crate::sessions::presets::{self, Purpose};
+use crate::sessions::presets::{self, Purpose, Setting};
 use crate::sessions::service::failure;
 use crate::store::Parts;
 use crate::warden_client::EgressRefusal;
@@ -109,8 +109,10 @@ impl<'a> Fetch<'a> {
         let Repository { address, reference } = self.repository;
         let reference = reference.as_ref().map_or("", |reference| reference.as_str());
         let arguments = ["/bin/bash", "-c", SCRIPT, "fetch", address.as_str(), reference];
-        let mut variables =
-            presets::variables(None, Parts::default(), Network::Egress, Purpose::Session);
+        let ca_bundle = self.app.config.build.ca_bundle.as_deref();
+        let (parts, network) = (Parts::default(), Network::Egress);
+        let setting = Setting { slug: None, parts, network, ca_bundle };
+        let mut variables = presets::variables(setting, Purpose::Session);
         variables.retain(|name, _| !name.starts_with("GIT_CONFIG"));
         let more = VARIABLES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         variables.extend(more);
