@@ -4,6 +4,7 @@
 //! file system with a journal, so that what else the machine does meets both.
 
 mod api;
+mod builds;
 mod bwrap;
 mod first_output;
 mod freeze;
@@ -27,7 +28,7 @@ pub struct Arguments {
     /// Print the results as JSON and nothing else on standard output
     #[arg(long)]
     json: bool,
-    /// Only the group whose name contains this: launch, freeze, output, memory, listing
+    /// Only the group whose name contains this: launch, freeze, output, memory, listing, builds
     #[arg(long)]
     only: Option<String>,
 }
@@ -69,6 +70,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("output", first_output::rows),
     ("memory", memory::rows),
     ("listing", listing::rows),
+    ("builds", builds::rows),
 ];
 
 /// Builds hangar and measures.

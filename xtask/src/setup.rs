@@ -46,6 +46,29 @@ const ARCHIVERS: &[Need] = &[
     need("nsenter --version", &["util-linux"]),
 ];
 
+/// What the tests build projects with.
+const INSTALLERS: &[Need] = &[
+    // Older ones know registries by their whole history only.
+    need(
+        "/usr/bin/cargo --version | grep -qE ' 1\\.(6[89]|[7-9][0-9]|[0-9]{3})\\.'",
+        &["cargo-web|cargo"],
+    ),
+    need("/usr/bin/go version", &["golang-go"]),
+    need("/usr/bin/bundle --version", &["bundler"]),
+    need("/usr/bin/poetry --version", &["python3-poetry"]),
+];
+
+/// What Debian does not have, put where sessions see it: a test, and what installs it.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("/usr/local/bin/pnpm --version", "npm install --global --silent --prefix /usr/local pnpm@10"),
+    ("/usr/local/bin/yarn --version", "npm install --global --silent --prefix /usr/local yarn@1"),
+    (
+        "/usr/local/bin/uv --version",
+        "/usr/bin/python3 -m venv /usr/local/lib/uv && /usr/local/lib/uv/bin/pip install -q uv && \
+         ln -sf /usr/local/lib/uv/bin/uv /usr/local/bin/uv",
+    ),
+];
+
 /// The file system that test state lies on.
 const FILE_SYSTEM: &[Need] =
     &[need("mkfs.ext4 -V", &["e2fsprogs"]), need("mount --version", &["mount"])];
@@ -87,17 +110,26 @@ pub enum For {
 pub fn set_up(purpose: For) -> Result<(), Failure> {
     let needs: &[&[Need]] = match purpose {
         For::Demo => &[TOOLCHAIN],
-        For::Test => &[TOOLCHAIN, INSIDE, ARCHIVERS, FILE_SYSTEM, PEERS, MACHINE],
+        For::Test => &[TOOLCHAIN, INSIDE, ARCHIVERS, INSTALLERS, FILE_SYSTEM, PEERS, MACHINE],
         For::Vm => &[FILE_SYSTEM, MACHINE],
         For::Bench => &[TOOLCHAIN, FILE_SYSTEM, PEERS],
     };
+    install_packages(needs)?;
+    match purpose {
+        For::Test => install_elsewhere(),
+        _ => Ok(()),
+    }
+}
+
+fn install_packages(needs: &[&[Need]]) -> Result<(), Failure> {
     let missing: Vec<&Need> = needs.iter().copied().flatten().filter(|need| !met(need)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages).copied().collect();
-    println!("installing {}", packages.join(" "));
     run(apt_get().args(["update", "-qq"]))?;
+    let named = missing.iter().flat_map(|need| need.packages);
+    let packages: Vec<&str> = named.map(|names| first_known(names)).collect();
+    println!("installing {}", packages.join(" "));
     run(apt_get().args(["install", "-qq", "--no-install-recommends"]).args(&packages))?;
     match missing.into_iter().find(|need| !met(need)) {
         None => Ok(()),
@@ -107,6 +139,24 @@ pub fn set_up(purpose: For) -> Result<(), Failure> {
             need.packages.join(" ")
         ))),
     }
+}
+
+/// The first of several names that this release of Debian knows.
+fn first_known(names: &'static str) -> &'static str {
+    let known = |name: &&str| succeeds(Command::new("apt-cache").args(["show", name]));
+    names.split('|').find(known).unwrap_or(names)
+}
+
+fn install_elsewhere() -> Result<(), Failure> {
+    let works = |test: &str| succeeds(Command::new("sh").args(["-c", test]));
+    for (test, install) in ELSEWHERE.iter().filter(|(test, _)| !works(test)) {
+        println!("{install}");
+        run(Command::new("sh").args(["-c", install]))?;
+        if !works(test) {
+            return Err(Failure::new(format!("'{test}' still fails")));
+        }
+    }
+    Ok(())
 }
 
 fn met(need: &Need) -> bool {

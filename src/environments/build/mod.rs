@@ -11,6 +11,7 @@ pub mod finish;
 pub mod log;
 pub mod packages;
 pub mod recipe;
+mod refusals;
 pub mod run;
 pub mod step;
 pub mod stop;

@@ -6,13 +6,11 @@ use super::recipe::{For, Packages, Recipe, Stage, recipe};
 use super::stop::{Running, Stop};
 use super::{Order, disk};
 use crate::app::{App, blocking, now_s};
-use crate::environments::installers::Installer;
 use crate::environments::manifests::{self, MANIFEST_BYTES_MAX, Manifests};
-use crate::environments::others::is_debian_package;
 use crate::environments::retention;
 use crate::environments::reuse::{self, BUILD_TOOLS, Decision};
 use crate::environments::source::Source;
-use crate::environments::toolchain::{self, ToolchainId};
+use crate::environments::toolchain::ToolchainId;
 use crate::failure::Failure;
 use crate::sessions::isolation::is_not_found;
 use crate::sessions::service::failure;
@@ -271,57 +269,6 @@ impl Build {
             _ => Packages::Installed,
         };
         Ok(Prepared { digest, toolchain, manifests, decision, packages })
-    }
-
-    /// Refuses what cannot be carried out, before anything runs.
-    fn check(&self, manifests: &Manifests) -> Result<(), BuildError> {
-        if let Some(minor) = &self.environment.python {
-            let program = format!("python{minor}");
-            if manifests.python.is_some() && !toolchain::has(&program) {
-                return Err(BuildError::new(format!(
-                    "the environment asks for Python {minor}, which the toolchain of this server \
-                     does not have"
-                )));
-            }
-        }
-        manifests.installers().try_for_each(|installer| self.check_tools(installer, manifests))
-    }
-
-    fn check_tools(&self, installer: Installer, manifests: &Manifests) -> Result<(), BuildError> {
-        let asked_by = installer.asked_by();
-        let own_yarn = manifests.node.as_ref().is_some_and(|node| node.yarn.is_some());
-        let programs = match installer {
-            Installer::YarnBerry if own_yarn => &["node"],
-            other => other.programs(),
-        };
-        if let Some(missing) = programs.iter().find(|program| !toolchain::has(program)) {
-            return Err(BuildError::new(format!(
-                "{asked_by} needs {missing}, which the toolchain of this server does not have"
-            )));
-        }
-        let found = match installer {
-            Installer::Yarn | Installer::YarnBerry if !own_yarn => toolchain::major("yarn"),
-            _ => return self.check_names(installer),
-        };
-        match (installer, found) {
-            (Installer::Yarn, Some(major)) if major > 1 => Err(BuildError::new(format!(
-                "{asked_by} was written by Yarn 1, and the toolchain of this server has Yarn {major}"
-            ))),
-            (Installer::YarnBerry, Some(1)) => Err(BuildError::new(format!(
-                "{asked_by} was written by Yarn 2 or newer, the toolchain of this server has \
-                 Yarn 1, and the project names no yarnPath"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    fn check_names(&self, installer: Installer) -> Result<(), BuildError> {
-        let declared = &self.environment.declared.apt;
-        let odd = declared.iter().find(|name| !is_debian_package(name));
-        match odd.filter(|_| installer == Installer::Apt) {
-            Some(name) => Err(BuildError::new(format!("{name:?} does not name a Debian package"))),
-            None => Ok(()),
-        }
     }
 
     /// Starts the build's session, with kept dependencies where there are some. The answer is

@@ -153,7 +153,7 @@ ca_bundle = '/usr/share/hangar-test-ca.pem'
     ];
     for (name, declared, host) in asked {
         let id = server.declaring(name, &[], declared);
-        let (reason, _) = failed(&server.build(&id));
-        assert!(reason.contains(host), "{name}: {reason}");
+        let (_, log) = failed(&server.build(&id));
+        assert!(log.contains(host), "{name}: {log}");
     }
 }

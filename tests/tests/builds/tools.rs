@@ -59,8 +59,8 @@ fn python_tools_work_on_a_read_only_project() {
             },
             Tool {
                 name: "ruff",
-                script: "ruff check app.py; ls -A $HOME/.cache/ruff | grep -c -v '^\\.'",
-                prints: "All checks passed!\n1\n",
+                script: "ruff check app.py; test -d $HOME/.cache/ruff/0.11.2 && echo cached",
+                prints: "All checks passed!\ncached\n",
             },
             Tool {
                 name: "ruff format",
@@ -86,20 +86,17 @@ fn python_tools_work_on_a_read_only_project() {
     );
 }
 
+/// Vite is in `node`, vitest in `main_job`.
 #[test]
 fn node_tools_work_on_a_read_only_project() {
     let server = Server::new();
     let package = r#"{"name": "tools", "version": "1.0.0", "scripts": {"hello": "echo hello"},
-        "devDependencies": {"jest": "29.7.0", "vitest": "3.0.9", "webpack": "5.98.0",
+        "devDependencies": {"jest": "29.7.0", "webpack": "5.98.0",
         "webpack-cli": "6.0.1"}}"#;
     let files = [
         ("package.json", package),
         ("sum.js", "module.exports = (a, b) => a + b;\n"),
         ("sum.test.js", "test('adds', () => { expect(require('./sum')(40, 2)).toBe(42); });\n"),
-        (
-            "vi/sum.test.mjs",
-            "import { expect, test } from 'vitest';\ntest('adds', () => { expect(40 + 2).toBe(42); });\n",
-        ),
         (
             "webpack.config.js",
             "module.exports = { mode: 'production', entry: './sum.js', output: { path: process.env.WORKSPACE + '/packed' } };\n",
@@ -120,11 +117,6 @@ fn node_tools_work_on_a_read_only_project() {
                 name: "jest",
                 script: "jest sum.test.js 2>&1 | grep -o 'Tests: *1 passed'",
                 prints: "Tests:       1 passed\n",
-            },
-            Tool {
-                name: "vitest",
-                script: "vitest run --dir vi 2>&1 | grep -o '1 passed' | tail -1",
-                prints: "1 passed\n",
             },
             Tool {
                 name: "webpack",

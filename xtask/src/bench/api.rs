@@ -45,6 +45,14 @@ impl Api {
         self.process.id()
     }
 
+    /// Asks, and takes the answer as JSON.
+    ///
+    /// # Errors
+    /// When the API refuses.
+    pub fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Value, Failure> {
+        request(&self.socket, method, path, body)?.json()
+    }
+
     /// Makes a session without an environment and returns its id.
     ///
     /// # Errors

@@ -1,0 +1,107 @@
+//! Builds beside the same installation on the host, and builds after an edit.
+
+use super::Row;
+use super::api::Api;
+use super::sample::{median_ms, timed};
+use crate::failure::{Failure, Step};
+use crate::program::run;
+use crate::test_fs::TestFs;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const ROUNDS: usize = 3;
+const EDITS: usize = 7;
+
+const REQUIREMENTS: &str = "numpy==2.2.4\npandas==2.2.3\n";
+const PACKAGE: &str = r#"{"name": "bench", "version": "1.0.0",
+    "dependencies": {"express": "4.21.2", "webpack": "5.98.0", "webpack-cli": "6.0.1"}}"#;
+
+/// Measures first builds by pip and npm in turn with the host, and builds after an edit.
+///
+/// # Errors
+/// When a build fails or a program does.
+pub fn rows(fs: &TestFs) -> Result<Vec<Row>, Failure> {
+    let state = fs.path().join("builds");
+    std::fs::create_dir_all(&state).step(|| "making a state directory".to_owned())?;
+    let api = Api::start(&state)?;
+    let host = fs.path().join("host");
+    let pip =
+        "python3 -m venv .venv && .venv/bin/pip install -q --no-cache-dir -r requirements.txt";
+    let npm = "npm install --silent --no-audit --no-fund";
+    let mut rows = vec![
+        first(&api, &host, "pip", ("requirements.txt", REQUIREMENTS), pip)?,
+        first(&api, &host, "npm", ("package.json", PACKAGE), npm)?,
+    ];
+    rows.push(after_an_edit(&api)?);
+    Ok(rows)
+}
+
+/// A first installation in a new environment, in turn with the same one on the host.
+fn first(
+    api: &Api,
+    host: &Path,
+    manager: &str,
+    manifest: (&str, &str),
+    script: &str,
+) -> Result<Row, Failure> {
+    let (mut own, mut peer) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let id = environment(api, &format!("{manager} {round}"), manifest)?;
+        own.push(build(api, &id)?.0);
+        let told = || format!("installing by {manager} on the host");
+        std::fs::create_dir_all(host.join("home")).step(told)?;
+        std::fs::write(host.join(manifest.0), manifest.1).step(told)?;
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(host).env("HOME", host.join("home"));
+        peer.push(timed(|| run(&mut command))?);
+        std::fs::remove_dir_all(host).step(told)?;
+    }
+    let name = format!("first build by {manager}, frozen and digested");
+    Ok(Row::beside(name, median_ms(own), "ms", ("the same on the host", median_ms(peer))))
+}
+
+/// Builds a project of many packages again and again, with one file changed each time.
+fn after_an_edit(api: &Api) -> Result<Row, Failure> {
+    let id = environment(api, "edited", ("package.json", PACKAGE))?;
+    let (_, first) = build(api, &id)?;
+    let packages = first["packages"].as_array().map_or(0, Vec::len);
+    let mut samples = Vec::new();
+    for round in 0..EDITS {
+        put(api, &id, "index.js", &format!("console.log({round});\n"))?;
+        samples.push(build(api, &id)?.0);
+    }
+    let name = format!("build after an edit, {packages} packages");
+    Ok(Row::alone(name, median_ms(samples), "ms"))
+}
+
+fn environment(api: &Api, name: &str, (path, text): (&str, &str)) -> Result<String, Failure> {
+    let made = api.ask("POST", "/v1/environments", Some(&json!({ "name": name }).to_string()))?;
+    let id = made["id"].as_str().unwrap_or_default().to_owned();
+    put(api, &id, path, text)?;
+    Ok(id)
+}
+
+fn put(api: &Api, id: &str, path: &str, text: &str) -> Result<(), Failure> {
+    api.ask("PUT", &format!("/v1/environments/{id}/files/{path}"), Some(text)).map(drop)
+}
+
+/// The time from the request to the end, and the record.
+fn build(api: &Api, id: &str) -> Result<(Duration, Value), Failure> {
+    let mut record = Value::Null;
+    let took = timed(|| {
+        let path = format!("/v1/environments/{id}/build");
+        let started = api.ask("POST", &path, Some("{}"))?;
+        let number = started["version"].as_u64().unwrap_or_default();
+        loop {
+            record = api.ask("GET", &format!("/v1/environments/{id}/builds/{number}"), None)?;
+            match record["status"].as_str() {
+                Some("ready") => return Ok(()),
+                Some("building") => std::thread::sleep(Duration::from_millis(5)),
+                _ => return Err(Failure::new(format!("the build failed: {}", record["error"]))),
+            }
+        }
+    })?;
+    Ok((took, record))
+}
