@@ -57,7 +57,7 @@ fn every_difference_is_told_and_nothing_else() {
     else {
         panic!("no files")
     };
-    assert_eq!((mode.as_str(), &digest), ("0555", &same));
+    assert_eq!((mode.as_str(), &digest), ("0755", &same));
     let Some(NodeShown::File { digest, .. }) = run.after else { panic!("no file") };
     let content = blake3_of("print('changed')\n");
     assert_eq!(digest, format!("blake3:{content}"));
