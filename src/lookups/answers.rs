@@ -1,4 +1,4 @@
-//! What pip and npm say, as an answer.
+//! What pip, npm and apt say, as an answer.
 
 use crate::environments::spec::Spec;
 use serde_json::Value;
@@ -85,6 +85,21 @@ pub fn of_npm(spec: &Spec, stdout: &str) -> Answer {
     }
 }
 
+/// What the lines of `apt-cache madison` say, behind a line that tells that the lists were read:
+/// `name | version | where`, the newest first.
+#[must_use]
+pub fn of_apt(spec: &Spec, stdout: &str) -> Answer {
+    let Some(lines) = stdout.strip_prefix("asked\n") else {
+        return Answer::unknown("apt could not read the lists of its sources");
+    };
+    let versions: Vec<&str> =
+        lines.lines().filter_map(|line| line.split('|').nth(1)).map(str::trim).collect();
+    match versions.first() {
+        Some(latest) => Answer::of(spec, latest, versions.iter().copied()),
+        None => Answer::none(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +126,15 @@ mod tests {
         let unfit = "ERROR: No matching distribution found for six";
         assert_eq!(of_pip(&spec(""), "", unfit).exists, Some(true));
         assert_eq!(of_pip(&spec(""), "", "").exists, None);
+    }
+
+    #[test]
+    fn apt_tells_versions_absence_and_trouble_apart() {
+        let found = "asked\n six | 1.17.0-2 | x stable/main\n six | 1.16.0-4 | x old/main\n";
+        let answer = of_apt(&spec("1.16.0-4"), found);
+        assert_eq!((answer.latest.as_str(), answer.version.as_str()), ("1.17.0-2", "1.16.0-4"));
+        assert_eq!(of_apt(&spec(""), "asked\n").exists, Some(false));
+        assert_eq!(of_apt(&spec(""), "").exists, None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod answers;
 mod session;
 
 use crate::app::App;
+use crate::environments::build::debian;
 use crate::environments::spec::{Manager, Spec};
 use crate::failure::Failure;
 use crate::sessions::presets::{self, Purpose, Setting};
@@ -14,12 +15,15 @@ use answers::Answer;
 use hangar_runtime::plan::Network;
 use session::Asked;
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// How long a manager may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long apt may take: it has to read all lists of its sources first.
+const APT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long an answer is good.
 const GOOD_FOR: Duration = Duration::from_secs(600);
 /// How many answers are remembered; with one more all are forgotten.
@@ -28,6 +32,7 @@ const REMEMBERED_MAX: usize = 1000;
 const PARALLEL_MAX: usize = 2;
 
 const PIP: &str = include_str!("scripts/pip.py");
+const APT: &str = include_str!("scripts/apt.py");
 
 type Answers = HashMap<(Manager, Spec), (Instant, Answer)>;
 
@@ -81,7 +86,7 @@ pub async fn ask(app: &App, manager: Manager, spec: &Spec) -> Result<Answer, Fai
     let answer = match manager {
         Manager::Pip => ask_pip(app, spec).await?,
         Manager::Npm => ask_npm(app, spec).await?,
-        Manager::Apt => Answer::unknown("this server does not ask for Debian packages yet"),
+        Manager::Apt => ask_apt(app, spec).await?,
     };
     app.lookups.remember(key, &answer);
     Ok(answer)
@@ -100,11 +105,27 @@ async fn ask_npm(app: &App, spec: &Spec) -> Result<Answer, Failure> {
     Ok(answers::of_npm(spec, &text(&said.stdout)))
 }
 
+async fn ask_apt(app: &App, spec: &Spec) -> Result<Answer, Failure> {
+    let apt = ["python3", "-I", "-c", APT, &spec.name];
+    let sources = debian::sources(app).await?;
+    let said = run_with(app, &apt, Some(sources), APT_TIMEOUT).await?;
+    Ok(answers::of_apt(spec, &text(&said.stdout)))
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 async fn run(app: &App, program: &[&str]) -> Result<session::Said, Failure> {
+    run_with(app, program, None, TIMEOUT).await
+}
+
+async fn run_with(
+    app: &App,
+    program: &[&str],
+    input: Option<OwnedFd>,
+    timeout: Duration,
+) -> Result<session::Said, Failure> {
     let config = &app.config.build;
     let ca_bundle = config.ca_bundle.as_deref();
     let (parts, network) = (Parts::default(), Network::Egress);
@@ -120,8 +141,8 @@ async fn run(app: &App, program: &[&str]) -> Result<session::Said, Failure> {
     let asked = Asked {
         program: program.iter().map(|&word| word.to_owned()).collect(),
         environment: presets::as_environment(&variables),
-        input: None,
-        timeout: TIMEOUT,
+        input,
+        timeout,
     };
     session::run(app, asked).await
 }

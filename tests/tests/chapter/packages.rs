@@ -21,10 +21,13 @@ fn a_typo_is_told_before_a_build() {
         );
         assert_ne!(found["latest"], "");
     }
+    let debian = check(&server, "apt", "jq");
+    assert_eq!(debian["exists"], true, "{debian}");
+    assert_ne!(debian["latest"], "");
     let unpublished = check(&server, "npm", "left-pad@99.0.0");
     assert_eq!((&unpublished["exists"], &unpublished["version"]), (&json!(true), &json!("")));
     assert!(unpublished["error"].as_str().unwrap().contains("99.0.0"));
-    for manager in ["pip", "npm"] {
+    for manager in ["pip", "npm", "apt"] {
         let none = check(&server, manager, "hangar-no-such-package-1f2e3d");
         assert_eq!(none["exists"], false, "{none}");
     }
