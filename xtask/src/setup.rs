@@ -78,6 +78,7 @@ const PEERS: &[Need] = &[
     need("bwrap --version", &["bubblewrap"]),
     need("igzip --version", &["isal"]),
     need("bsdtar --version", &["libarchive-tools"]),
+    need("pgrep --version", &["procps"]),
 ];
 
 /// What a virtual machine is made of.
