@@ -9,6 +9,7 @@ mod bwrap;
 mod first_output;
 mod freeze;
 mod http;
+mod import;
 mod launch;
 mod listing;
 mod memory;
@@ -28,7 +29,8 @@ pub struct Arguments {
     /// Print the results as JSON and nothing else on standard output
     #[arg(long)]
     json: bool,
-    /// Only the group whose name contains this: launch, freeze, output, memory, listing, builds
+    /// Only the group whose name contains this: launch, freeze, import, output, memory, listing,
+    /// builds
     #[arg(long)]
     only: Option<String>,
 }
@@ -66,6 +68,7 @@ type Group = fn(&TestFs) -> Result<Vec<Row>, Failure>;
 
 const GROUPS: &[(&str, Group)] = &[
     ("freeze", freeze::rows),
+    ("import", import::rows),
     ("launch", launch::rows),
     ("output", first_output::rows),
     ("memory", memory::rows),

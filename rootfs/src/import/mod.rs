@@ -18,7 +18,9 @@ mod unwrap;
 pub mod wrapper;
 mod zip;
 
+use crate::flush::while_flushing;
 use crate::job::{ImportOptions, ImportOutcome, Progress, Refusal, Wrapper};
+use crate::refusal::Attempt;
 use materialise::Materialiser;
 use member::{Next, read_members};
 use std::fs::File;
@@ -45,11 +47,15 @@ pub fn import(
         Wrapper::Strip | Wrapper::Keep => None,
     };
     let mut materialiser = Materialiser::new(out, &options.limits, wrapper);
-    read_members(upload, options, |member, data| {
-        materialiser.land(member, data)?;
-        progress(materialiser.progress())?;
-        Ok(Next::Continue)
-    })?;
+    let (read, flushed) = while_flushing(out, || {
+        read_members(upload, options, |member, data| {
+            materialiser.land(member, data)?;
+            progress(materialiser.progress())?;
+            Ok(Next::Continue)
+        })
+    });
+    read?;
+    flushed.attempt(|| "the imported tree".to_owned(), "syncfs")?;
     if options.wrapper == Wrapper::Strip && lands_alone {
         materialiser.unwrap()?;
     }

@@ -7,7 +7,8 @@ use hangar_runtime::wire::warden::{
     Answer, BUILD_ID, Call, Event, Job, JobEnd, JobId, Message, Request, RequestId,
 };
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -49,16 +50,25 @@ impl Warden {
         &self.state_dir
     }
 
+    /// The warden's process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Sends a request and waits for its answer; descriptors that come along are closed.
     ///
     /// # Errors
     /// When the warden refuses or is gone.
     pub fn call(&mut self, request: Request) -> Result<Answer, Failure> {
+        self.call_with(request, &[])
+    }
+
+    fn call_with(&mut self, request: Request, fds: &[BorrowedFd<'_>]) -> Result<Answer, Failure> {
         self.calls += 1;
         let id = RequestId(self.calls);
         let call = Call { id, request };
         let told = || format!("{:?}", call.request);
-        wire::send(&self.socket, &call, &[]).step(told)?;
+        wire::send(&self.socket, &call, fds).step(told)?;
         loop {
             let (message, _descriptors) = wire::receive::<Message>(&self.socket).step(told)?;
             match message {
@@ -97,9 +107,22 @@ impl Warden {
     /// # Errors
     /// When the job does not succeed.
     pub fn run_job(&mut self, work: Job, options: &str) -> Result<(), Failure> {
+        self.run(work, options, &[])
+    }
+
+    /// The same for a job on an uploaded file.
+    ///
+    /// # Errors
+    /// As for [`Self::run_job`].
+    pub fn run_job_on(&mut self, work: Job, options: &str, upload: &File) -> Result<(), Failure> {
+        self.run(work, options, &[upload.as_fd()])
+    }
+
+    fn run(&mut self, work: Job, options: &str, fds: &[BorrowedFd<'_>]) -> Result<(), Failure> {
         let job = JobId(self.calls + 1);
         let told = format!("{work:?}");
-        self.call(Request::StartJob { job, work, options: options.as_bytes().to_vec() })?;
+        let options = options.as_bytes().to_vec();
+        self.call_with(Request::StartJob { job, work, options }, fds)?;
         let end = self.wait(|event| match event {
             Event::JobEnded { job: ended, end } if *ended == job => Some(end.clone()),
             _ => None,
