@@ -23,7 +23,7 @@ pub fn directories_that_cannot_be_written() {
     assert_lines(&ground, &["d ro", "d ro/in", "f beside ", "f ro/in/x x"]);
     ground.build();
     let said = ground.in_session("cd $PROJECT_ROOT && stat -c '%a' ro ro/in ro/in/x");
-    assert_eq!(said, "555\n555\n444\n");
+    assert_eq!(said, "755\n755\n644\n", "the mount is what is read-only");
     // A second import of it, a single removal, and the removal of everything work too.
     ground.takes(read_only_tree());
     ground.daemon.delete(&format!("/v1/environments/{}/files/ro", ground.id));
@@ -170,7 +170,7 @@ pub fn a_member_for_the_root() {
     assert_lines(&ground, &["f app.py app"]);
     ground.build();
     let said = ground.in_session("id -u; stat -c '%a' $PROJECT_ROOT; cat /env/ground/app.py");
-    assert_eq!(said, "1000\n555\napp");
+    assert_eq!(said, "1000\n755\napp");
 }
 
 pub fn the_root_is_readable() {
