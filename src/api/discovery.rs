@@ -22,7 +22,7 @@ pub(super) async fn show() -> Json<Value> {
             "session_sharing": false,
             "idempotency": false,
             "plugins": false,
-            "environments": false,
+            "environments": true,
         },
         "plugin_schemas": [],
         "implementation": { "name": "hangar", "version": env!("CARGO_PKG_VERSION") },

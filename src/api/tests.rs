@@ -113,7 +113,7 @@ async fn only_discovery_needs_no_token() {
     let get = |path: &str| Request::builder().uri(path);
     let discovery = server.send(get("/v1/uhp"), b"").await;
     assert_eq!(discovery.status, 200);
-    assert_eq!(discovery.json()["capabilities"]["environments"], false);
+    assert_eq!(discovery.json()["capabilities"]["environments"], true);
     let none = server.send(get("/v1/environments"), b"").await;
     assert_eq!((none.status.as_u16(), none.code().as_str()), (401, "missing_credential"));
     for header in ["Bearer wrong", "Basic x", "Bearer", "Bearer "] {
