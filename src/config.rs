@@ -1,13 +1,18 @@
 //! The operator's configuration: `config.toml` in the state directory. Every key has a default.
+//!
+//! `docs/configuration.md` is printed from this file.
+
+#[cfg(test)]
+mod document;
 
 use hangar_runtime::ids::DEFAULT_RANGE_BASE;
 use hangar_runtime::plan::Limits;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::path::Path;
 
 /// The whole configuration.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Bounds of what clients send.
@@ -23,7 +28,7 @@ pub struct Config {
 }
 
 /// Which versions are kept.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Versions {
     /// How many finished versions of each environment are kept, the newest; all of them when
@@ -32,7 +37,7 @@ pub struct Versions {
 }
 
 /// Bounds of what clients send.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Uploads {
     /// The largest single file of a source.
@@ -63,7 +68,7 @@ impl Default for Uploads {
 }
 
 /// How versions are built.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Build {
     /// Wall time of a whole build.
@@ -127,7 +132,7 @@ impl Default for Build {
 }
 
 /// What sessions get where a request names nothing else.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Session {
     /// Seconds without a command after which a session's isolation ends; its files stay.
@@ -145,7 +150,7 @@ impl Default for Session {
 }
 
 /// The privileged process. A warden that runs keeps what it was started with.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Warden {
     /// The first of hangar's host ids: a multiple of 65,536, not handed out to anybody else. It
@@ -162,7 +167,7 @@ impl Default for Warden {
 }
 
 /// Limits of a session, each optional.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
     /// Processes and threads.
