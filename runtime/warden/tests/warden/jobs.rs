@@ -86,7 +86,7 @@ fn a_version_is_built_frozen_used_and_removed() {
     let end = api.job(3, freeze, &format!(r#"{{"references": ["dependencies-{key}/tree"]}}"#), &[]);
     assert!(matches!(end, JobEnd::Done(_)), "{end:?}");
     let file = std::fs::metadata(state.path(&format!("versions/{id}/1/tree/main.py"))).unwrap();
-    assert_eq!((file.uid(), file.mode() & 0o222), (state.range.store(), 0));
+    assert_eq!((file.uid(), file.mode() & 0o022), (state.range.store(), 0));
     let linked = std::fs::metadata(state.path(&format!("versions/{id}/1/tree/.venv/x"))).unwrap();
     assert_eq!(linked.ino(), std::fs::metadata(&frozen).unwrap().ino(), "linked, not copied");
 
