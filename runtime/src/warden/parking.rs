@@ -10,11 +10,16 @@ use crate::error::SetupError;
 use crate::ids::Block;
 use crate::launch::{Launcher, Placement, Preparation, Prepared, SharedTrees};
 use crate::steps::Step;
+use crate::wire::warden::Request;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// How long nothing was asked before a child is parked: who launched just now runs a command next.
-const QUIET: Duration = Duration::from_millis(5);
+/// How long nothing was asked after a launch before a child is parked: a command comes next.
+const AFTER_LAUNCH: Duration = Duration::from_millis(20);
+/// The same after a command was started, whose end is to be told.
+const AFTER_EXEC: Duration = Duration::from_millis(5);
+/// The same after anything else: what takes longer, a worker does.
+const AFTER_OTHERS: Duration = Duration::from_millis(1);
 /// How long after a failure it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
@@ -69,11 +74,13 @@ pub(super) struct Parking {
     place: Option<Place>,
     made: u64,
     not_before: Instant,
+    /// The last try failed; then the next one waits, whatever is asked.
+    failed: bool,
 }
 
 impl Parking {
     pub(super) fn new() -> Self {
-        Self { place: None, made: 0, not_before: Instant::now() }
+        Self { place: None, made: 0, not_before: Instant::now(), failed: false }
     }
 
     /// The parked child, if there is one. Its block goes with it.
@@ -81,9 +88,20 @@ impl Parking {
         self.place.take()
     }
 
-    /// A request came: the next ones go first.
-    pub(super) fn postpone(&mut self) {
-        self.not_before = self.not_before.max(Instant::now() + QUIET);
+    /// A request came: what is likely to come next goes first.
+    pub(super) fn postpone(&mut self, quiet: Duration) {
+        if self.place.is_none() && !self.failed {
+            self.not_before = Instant::now() + quiet;
+        }
+    }
+
+    /// How long to wait after a request of this kind.
+    pub(super) fn quiet_after(request: &Request) -> Duration {
+        match request {
+            Request::Launch(_) => AFTER_LAUNCH,
+            Request::Exec(_) => AFTER_EXEC,
+            _ => AFTER_OTHERS,
+        }
     }
 
     /// When a child is to be parked.
@@ -98,16 +116,21 @@ impl Parking {
         }
         let Some(block) = blocks.allocate() else {
             self.not_before = Instant::now() + RETRY_AFTER;
+            self.failed = true;
             return;
         };
         self.made += 1;
         match means.prepare(&format!("hsess-parked-{}", self.made), block) {
-            Ok(place) => self.place = Some(place),
+            Ok(place) => {
+                self.place = Some(place);
+                self.failed = false;
+            }
             Err(error) => {
                 // A launch does without, and tells what is wrong if it fails too.
                 log!("no child was parked: {error}");
                 blocks.give_back(block);
                 self.not_before = Instant::now() + RETRY_AFTER;
+                self.failed = true;
             }
         }
     }

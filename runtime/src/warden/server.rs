@@ -311,8 +311,9 @@ impl Server {
         }
         match wire::receive::<Call>(api) {
             Ok((call, fds)) => {
+                let quiet = Parking::quiet_after(&call.request);
                 self.answer(call, fds);
-                self.parking.postpone();
+                self.parking.postpone(quiet);
             }
             Err(WireError::WouldBlock) => {}
             Err(error) => {
