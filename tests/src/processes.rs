@@ -43,6 +43,8 @@ impl Process {
     #[must_use]
     pub fn read(pid: i32) -> Option<Self> {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+        // First: who has executed a program has become whoever it runs as before that.
+        let command = command_of(pid)?;
         let stat = read("stat")?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let parent = fields.get(1)?.parse().ok()?;
@@ -59,7 +61,7 @@ impl Process {
             parent,
             uid: numbers("Uid:").first()?.cast_unsigned(),
             pids: numbers("NSpid:"),
-            command: command_of(pid)?,
+            command,
             started: fields.get(19)?.parse().ok()?,
             cgroups: read("cgroup")?,
             filtered: numbers("Seccomp:") != [0],
