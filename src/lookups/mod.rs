@@ -32,7 +32,10 @@ const REMEMBERED_MAX: usize = 1000;
 const PARALLEL_MAX: usize = 2;
 
 const PIP: &str = include_str!("scripts/pip.py");
-const APT: &str = include_str!("scripts/apt.py");
+const APT: &str = concat!(
+    include_str!("../environments/build/scripts/apt_sources.py"),
+    include_str!("scripts/apt.py")
+);
 
 type Answers = HashMap<(Manager, Spec), (Instant, Answer)>;
 

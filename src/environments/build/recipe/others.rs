@@ -4,7 +4,8 @@ use super::{For, Input, Recipe, Stage, Step, step};
 use crate::environments::installers::Installer;
 use crate::environments::others::{Other, directory};
 
-const APT: &str = include_str!("../scripts/apt.py");
+const APT: &str =
+    concat!(include_str!("../scripts/apt_sources.py"), include_str!("../scripts/apt.py"));
 const CARGO_SETTINGS: &str = include_str!("../scripts/cargo_settings.py");
 
 pub(super) fn packages(wanted: &Other, of: For<'_>, kept: bool, recipe: &mut Recipe) {

@@ -1,47 +1,15 @@
-"""Downloads Debian packages and what of their dependencies the toolchain lacks, and unpacks them.
-
-Nothing is installed: the toolchain is read-only, so no maintainer script runs, and a package that
-needs one does not work. Arguments: the directory to unpack into, and the packages. Standard input:
-a tar archive of where the host gets packages from (`etc`), of its settings (`apt.conf`) and of
-what it has (`status`). What is unpacked is listed in `var/lib/dpkg/status` of the directory.
-"""
+# Downloads Debian packages and what of their dependencies the toolchain lacks, and unpacks them.
+#
+# Nothing is installed: the toolchain is read-only, so no maintainer script runs, and a package that
+# needs one does not work. Arguments: the directory to unpack into, and the packages. What is unpacked
+# is listed in `var/lib/dpkg/status` of the directory. `apt_sources.py` goes before this.
 
 import glob
-import os
-import subprocess
-import sys
-import tarfile
 
 into, *names = sys.argv[1:]
-work = os.path.join(os.environ["HOME"], ".hangar-apt")
 if os.path.lexists(into):
     sys.exit("the project has a file or directory apt of its own, where the packages would be put")
-tarfile.open(fileobj=sys.stdin.buffer, mode="r|").extractall(work)
-if not os.path.isdir(f"{work}/etc"):
-    sys.exit("the host names no place to get Debian packages from")
-for directory in "state/lists/partial", "cache/archives/partial", "log", "none":
-    os.makedirs(f"{work}/{directory}", exist_ok=True)
-with open(f"{work}/apt.conf", "a") as settings:
-    settings.write(
-        f"""
-Dir::Etc "{work}/etc";
-Dir::Etc::main "{work}/none.conf";
-Dir::Etc::parts "{work}/none";
-Dir::State "{work}/state";
-Dir::State::status "{work}/status";
-Dir::Cache "{work}/cache";
-Dir::Log "{work}/log";
-APT::Sandbox::User "";
-APT::Install-Recommends "false";
-APT::Color "false";
-Debug::NoLocking "true";
-Acquire::Languages "none";
-Acquire::Retries "2";
-Acquire::http::Timeout "30";
-Acquire::https::Timeout "30";
-"""
-    )
-os.environ["APT_CONFIG"] = f"{work}/apt.conf"
+work = use_sources(retries=2, timeout=30)
 
 
 def run(*command):
