@@ -4,6 +4,7 @@ use super::hierarchy::Place;
 use super::{Cgroups, Controller, GroupLimits, STEP, rmdir};
 use crate::error::{AtStep, SetupError};
 use crate::ids::CommandId;
+use crate::launch::Placement;
 use rustix::fs::{AtFlags, Gid, Uid, chownat};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -109,6 +110,12 @@ impl SessionCgroup {
     #[must_use]
     pub fn v1_procs(&self) -> Vec<BorrowedFd<'_>> {
         self.v1_procs.iter().map(AsFd::as_fd).collect()
+    }
+
+    /// Where a session in this group is.
+    #[must_use]
+    pub fn placement(&self) -> Placement<'_> {
+        Placement { directory: self.directory(), v1_procs: self.v1_procs(), paths: self.paths() }
     }
 
     /// Moves a process into the session's groups of every v1 hierarchy.

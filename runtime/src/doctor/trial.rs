@@ -4,7 +4,7 @@ use super::Finding;
 use crate::cgroup::Cgroups;
 use crate::error::{AtStep, SetupError};
 use crate::ids::{Range, SessionId};
-use crate::launch::{Launcher, Placement, Preparation, Request, SharedTrees, Trees, toolchain};
+use crate::launch::{Launcher, Preparation, Request, SharedTrees, Trees, toolchain};
 use crate::plan::{Environment, Limits, Network, Plan, Profile};
 use crate::proof::ProofRecord;
 use crate::steps::LAUNCH;
@@ -120,23 +120,18 @@ fn session(
     };
     let packs = own("packs")?;
     let cgroup = cgroups.create_session(&plan.session, &plan.limits, block.base)?;
-    let placement = || Placement {
-        directory: cgroup.directory(),
-        v1_procs: cgroup.v1_procs(),
-        paths: cgroup.paths(),
-    };
+    let placement = cgroup.placement();
     let preparation = Preparation {
         range,
         block,
-        placement: placement(),
+        placement,
         trees: SharedTrees { toolchain_etc: etc.as_fd(), packs: packs.as_fd() },
         init_image: images.init,
         init_arguments: &[],
         steps: LAUNCH,
     };
-    let launched = launcher.prepare(&preparation).and_then(|prepared| {
-        let placement = placement();
-        launcher.launch(Request { plan: &plan, trees, placement, prepared, steps: LAUNCH })
+    let launched = launcher.prepare(preparation).and_then(|prepared| {
+        launcher.launch(Request { plan: &plan, trees, prepared, steps: LAUNCH })
     });
     let proof = launched.map(|launched| {
         let proof = launched.proof.clone();

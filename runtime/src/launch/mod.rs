@@ -93,6 +93,8 @@ pub struct Prepared {
     /// The child's user namespace, whose id map the read-only views apply.
     user_namespace: OwnedFd,
     views: Vec<View>,
+    /// [`Placement::paths`] of where it was prepared.
+    cgroups: Vec<(String, String)>,
 }
 
 impl Prepared {
@@ -119,9 +121,7 @@ pub struct Request<'a> {
     pub plan: &'a Plan,
     /// Its directories.
     pub trees: Trees,
-    /// Its cgroups, the ones the child was prepared in.
-    pub placement: Placement<'a>,
-    /// The child.
+    /// The child, in the session's cgroups.
     pub prepared: Prepared,
     /// The steps the child was prepared with.
     pub steps: &'a [Step],
@@ -193,11 +193,11 @@ impl Launcher {
     ///
     /// # Errors
     /// Names the step, the call and the cause. Nothing of the child is left then.
-    pub fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, SetupError> {
+    pub fn prepare(&self, preparation: Preparation<'_>) -> Result<Prepared, SetupError> {
         let (control, child_end) =
             wire::pair().map_err(|e| SetupError::other("clone-stage-one", "socketpair()", e))?;
         let mut cloning = Cloning {
-            preparation,
+            preparation: &preparation,
             namespaces: 0,
             child_end: Some(child_end),
             child: None,
@@ -215,8 +215,9 @@ impl Launcher {
         stage_one::let_go(&control)?;
         let wanted = views::of_every_session(&self.toolchain, preparation.trees);
         let views = self.views(wanted, &user_namespace, preparation.steps)?;
-        let (range, block) = (preparation.range, preparation.block);
-        Ok(Prepared { child, control, range, block, user_namespace, views })
+        let Preparation { range, block, placement, .. } = preparation;
+        let cgroups = placement.paths;
+        Ok(Prepared { child, control, range, block, user_namespace, views, cgroups })
     }
 
     /// Launches a session in a prepared child and checks its proof.
@@ -299,6 +300,10 @@ impl Launch<'_> {
 
     pub(crate) fn block(&self) -> Block {
         self.request.prepared.block
+    }
+
+    pub(crate) fn cgroups(&self) -> &[(String, String)] {
+        &self.request.prepared.cgroups
     }
 
     pub(crate) fn pid(&self) -> i32 {

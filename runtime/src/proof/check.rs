@@ -174,7 +174,7 @@ impl Check<'_> {
     }
 
     fn cgroups(&self) -> Result<(), SetupError> {
-        for (controllers, path) in &self.launch.request.placement.paths {
+        for (controllers, path) in self.launch.cgroups() {
             let found = self.seen.cgroups.get(controllers);
             require("cgroups (from outside)", found == Some(path), path, &found)?;
             if self.includes("new-cgroup-namespace") {

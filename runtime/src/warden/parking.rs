@@ -8,7 +8,7 @@ use super::state::StateDir;
 use crate::cgroup::{Cgroups, SessionCgroup};
 use crate::error::SetupError;
 use crate::ids::Block;
-use crate::launch::{Launcher, Placement, Preparation, Prepared, SharedTrees};
+use crate::launch::{Launcher, Preparation, Prepared, SharedTrees};
 use crate::steps::Step;
 use crate::wire::warden::Request;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -48,7 +48,7 @@ impl Means<'_> {
         let preparation = Preparation {
             range: self.state.range(),
             block,
-            placement: placement(&group),
+            placement: group.placement(),
             trees: SharedTrees {
                 toolchain_etc: self.state.toolchain_etc(),
                 packs: self.state.packs.as_fd(),
@@ -57,7 +57,7 @@ impl Means<'_> {
             init_arguments: self.init_arguments,
             steps: self.steps,
         };
-        match self.launcher.prepare(&preparation) {
+        match self.launcher.prepare(preparation) {
             Ok(child) => Ok(Place { child, group }),
             Err(error) => {
                 // The first error tells; what stays is found at the next start.
@@ -73,14 +73,16 @@ impl Means<'_> {
 pub(super) struct Parking {
     place: Option<Place>,
     made: u64,
-    not_before: Instant,
-    /// The last try failed; then the next one waits, whatever is asked.
-    failed: bool,
+    /// What is likely to be asked next goes first until then.
+    quiet_until: Instant,
+    /// After a failure, whatever is asked.
+    retry_at: Instant,
 }
 
 impl Parking {
     pub(super) fn new() -> Self {
-        Self { place: None, made: 0, not_before: Instant::now(), failed: false }
+        let now = Instant::now();
+        Self { place: None, made: 0, quiet_until: now, retry_at: now }
     }
 
     /// The parked child, if there is one. Its block goes with it.
@@ -90,9 +92,7 @@ impl Parking {
 
     /// A request came: what is likely to come next goes first.
     pub(super) fn postpone(&mut self, quiet: Duration) {
-        if self.place.is_none() && !self.failed {
-            self.not_before = Instant::now() + quiet;
-        }
+        self.quiet_until = Instant::now() + quiet;
     }
 
     /// How long to wait after a request of this kind.
@@ -106,37 +106,31 @@ impl Parking {
 
     /// When a child is to be parked.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.place.is_none().then_some(self.not_before)
+        self.place.is_none().then(|| self.quiet_until.max(self.retry_at))
     }
 
     /// Parks a child when it is time and a block is free.
     pub(super) fn housekeeping(&mut self, means: &Means<'_>, blocks: &mut Blocks) {
-        if self.place.is_some() || self.not_before > Instant::now() {
+        if self.next_deadline().is_none_or(|deadline| deadline > Instant::now()) {
             return;
         }
-        let Some(block) = blocks.allocate() else {
-            self.not_before = Instant::now() + RETRY_AFTER;
-            self.failed = true;
-            return;
-        };
+        self.place = self.park(means, blocks);
+        if self.place.is_none() {
+            self.retry_at = Instant::now() + RETRY_AFTER;
+        }
+    }
+
+    fn park(&mut self, means: &Means<'_>, blocks: &mut Blocks) -> Option<Place> {
+        let block = blocks.allocate()?;
         self.made += 1;
         match means.prepare(&format!("hsess-parked-{}", self.made), block) {
-            Ok(place) => {
-                self.place = Some(place);
-                self.failed = false;
-            }
+            Ok(place) => Some(place),
             Err(error) => {
                 // A launch does without, and tells what is wrong if it fails too.
                 log!("no child was parked: {error}");
                 blocks.give_back(block);
-                self.not_before = Instant::now() + RETRY_AFTER;
-                self.failed = true;
+                None
             }
         }
     }
-}
-
-/// Where a session in this group is.
-pub(super) fn placement(group: &SessionCgroup) -> Placement<'_> {
-    Placement { directory: group.directory(), v1_procs: group.v1_procs(), paths: group.paths() }
 }

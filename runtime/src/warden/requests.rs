@@ -127,10 +127,10 @@ impl Server {
         match SessionDir::create(&self.state, id, block) {
             Ok(dir) => Ok((dir, place)),
             Err(error) => {
-                if let Some(place) = place {
-                    self.sessions.abandon(place);
+                match place {
+                    Some(place) => self.discard(place),
+                    None => self.blocks.give_back(block),
                 }
-                self.blocks.give_back(block);
                 Err(error.into())
             }
         }
@@ -143,9 +143,7 @@ impl Server {
             return Some(place);
         }
         log!("the parked child had ended");
-        let block = place.child.block();
-        self.sessions.abandon(place);
-        self.blocks.give_back(block);
+        self.discard(place);
         None
     }
 

@@ -4,7 +4,7 @@ use super::api::{Listener, Outbox, is_dead};
 use super::blocks::Blocks;
 use super::egress::Egress;
 use super::jobs::{Context, Jobs, Wait};
-use super::parking::{Means, Parking};
+use super::parking::{Means, Parking, Place};
 use super::sessions::Sessions;
 use super::state::StateDir;
 use super::worker::Program;
@@ -267,17 +267,22 @@ impl Server {
 
     /// Ends every session and then the warden; `waiter` is answered last.
     pub(super) fn begin_shutdown(&mut self, waiter: Option<RequestId>) {
-        let shutdown = self.shutdown.get_or_insert_with(|| {
+        if self.shutdown.is_none() {
             self.sessions.stop_all(SessionEnd::Shutdown);
             if let Some(place) = self.parking.take() {
-                let block = place.child.block();
-                self.sessions.abandon(place);
-                self.blocks.give_back(block);
+                self.discard(place);
             }
             self.jobs.shut_down();
-            Shutdown { since: Instant::now(), waiters: Vec::new() }
-        });
-        shutdown.waiters.extend(waiter);
+        }
+        let begun = || Shutdown { since: Instant::now(), waiters: Vec::new() };
+        self.shutdown.get_or_insert_with(begun).waiters.extend(waiter);
+    }
+
+    /// Ends a child that no session is launched in, and frees its block.
+    pub(super) fn discard(&mut self, place: Place) {
+        let block = place.child.block();
+        self.sessions.abandon(place);
+        self.blocks.give_back(block);
     }
 
     fn accept(&mut self) {

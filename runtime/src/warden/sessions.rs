@@ -3,7 +3,7 @@
 use super::api::Outbox;
 use super::commands::Commands;
 use super::egress::Egress;
-use super::parking::{Means, Place, placement};
+use super::parking::{Means, Place};
 use super::session::{SLOW_AFTER, Session};
 use super::session_dir::SessionDir;
 use super::state::StateDir;
@@ -64,13 +64,7 @@ impl Sessions {
             return Err(error.into());
         }
         let Place { child, group } = place;
-        let request = Request {
-            plan,
-            trees,
-            placement: placement(&group),
-            prepared: child,
-            steps: means.steps,
-        };
+        let request = Request { plan, trees, prepared: child, steps: means.steps };
         let launched = match means.launcher.launch(request) {
             Ok(launched) => launched,
             Err(error) => {

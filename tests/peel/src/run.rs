@@ -5,7 +5,7 @@ use hangar_runtime::cgroup::{Cgroups, SessionCgroup};
 use hangar_runtime::error::SetupError;
 use hangar_runtime::ids::{Block, CommandId, EnvironmentId, Range, SessionId, Slug, VersionNumber};
 use hangar_runtime::launch::{
-    Launched, Launcher, Placement, Preparation, Request, SharedTrees, Trees, toolchain,
+    Launched, Launcher, Preparation, Request, SharedTrees, Trees, toolchain,
 };
 use hangar_runtime::plan::{Environment, Limits, Network, Plan, Profile};
 use hangar_runtime::record::{Next, RecordReader, Stream};
@@ -157,23 +157,17 @@ impl Bench<'_> {
             .collect();
         let lie = self.spec.lie.iter().map(|field| format!("lie={field}"));
         let init_arguments: Vec<String> = self.spec.without.iter().cloned().chain(lie).collect();
-        let placement = || Placement {
-            directory: cgroup.directory(),
-            v1_procs: cgroup.v1_procs(),
-            paths: cgroup.paths(),
-        };
         let (etc, packs) = (directory(&self.etc), directory(&packs));
-        let prepared = self.launcher.prepare(&Preparation {
+        let prepared = self.launcher.prepare(Preparation {
             range,
             block,
-            placement: placement(),
+            placement: cgroup.placement(),
             trees: SharedTrees { toolchain_etc: etc.as_fd(), packs: packs.as_fd() },
             init_image: self.image.as_fd(),
             init_arguments: &init_arguments,
             steps: &steps,
         })?;
-        let (placement, steps) = (placement(), &steps);
-        let request = Request { plan: &plan, trees, placement, prepared, steps };
+        let request = Request { plan: &plan, trees, prepared, steps: &steps };
         let launched = self.launcher.launch(request)?;
         self.live[index].launched = Some(launched);
         Ok(())
