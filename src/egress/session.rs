@@ -79,7 +79,12 @@ pub(super) async fn serve<P: Policy>(listener: TcpListener, session: Arc<Session
             Ok((stream, _)) => {
                 let session = Arc::clone(&session);
                 connections.spawn(async move {
-                    connection::serve(stream, session).await;
+                    // Nagle's algorithm would hold small records back until the session's kernel
+                    // sends its delayed acknowledgement, 40 ms each. A socket that cannot take
+                    // the option is closed already.
+                    if stream.set_nodelay(true).is_ok() {
+                        connection::serve(stream, session).await;
+                    }
                     drop(slot);
                 });
             }
