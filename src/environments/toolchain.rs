@@ -10,13 +10,24 @@ use tokio::sync::Mutex;
 
 /// Where sessions find interpreters.
 const DIRECTORIES: &[&str] = &["/usr/local/bin", "/usr/bin", "/bin"];
+/// The interpreters whose versions decide.
+const INTERPRETERS: [&str; 3] = ["python3", "node", "npm"];
 /// How long an id is taken for current.
-const CURRENT_FOR: Duration = Duration::from_secs(30);
+const CURRENT_FOR: Duration = Duration::from_secs(2);
 
 /// What the host offers; looked at again when it was not for a while.
 #[derive(Debug, Default)]
 pub struct Toolchain {
-    last: Mutex<Option<(Instant, ToolchainId)>>,
+    last: Mutex<Option<Seen>>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    at: Instant,
+    /// The files of the interpreters. While they and the packages stay the same, nobody asks the
+    /// programs again: npm alone takes a good part of a second to tell its version.
+    files: String,
+    id: ToolchainId,
 }
 
 /// What decides whether something built once still runs.
@@ -40,14 +51,11 @@ impl Toolchain {
     /// The id now.
     pub async fn id(&self) -> ToolchainId {
         let mut last = self.last.lock().await;
-        match &*last {
-            Some((at, id)) if at.elapsed() < CURRENT_FOR => id.clone(),
-            _ => {
-                let id = blocking(read).await;
-                *last = Some((Instant::now(), id.clone()));
-                id
-            }
-        }
+        let seen = match last.take() {
+            Some(seen) if seen.at.elapsed() < CURRENT_FOR => seen,
+            before => blocking(move || Seen::now(before)).await,
+        };
+        last.insert(seen).id.clone()
     }
 
     /// Refuses a version that was built with other interpreters than the host has now; a host
@@ -101,15 +109,36 @@ fn find(program: &str) -> Option<std::path::PathBuf> {
     DIRECTORIES.iter().map(|dir| Path::new(dir).join(program)).find(|path| path.exists())
 }
 
-fn read() -> ToolchainId {
-    let mut interpreters = Sha256::new();
-    interpreters.update(std::fs::read("/etc/os-release").unwrap_or_default());
-    for program in ["python3", "node", "npm"] {
-        interpreters.update(format!("\n{program} {}", version(program)));
+impl Seen {
+    fn now(before: Option<Self>) -> Self {
+        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let packages =
+            short(&Sha256::digest(std::fs::read("/var/lib/dpkg/status").unwrap_or_default()));
+        let files = INTERPRETERS.map(identity).join("\n") + "\n" + &release;
+        let same = before.filter(|seen| seen.files == files && seen.id.packages == packages);
+        let interpreters =
+            same.map_or_else(|| ask_interpreters(&release), |seen| seen.id.interpreters);
+        Self { at: Instant::now(), files, id: ToolchainId { interpreters, packages } }
     }
-    let packages = Sha256::digest(std::fs::read("/var/lib/dpkg/status").unwrap_or_default());
-    let short = |digest: &[u8]| hex(&digest[..8]);
-    ToolchainId { interpreters: short(&interpreters.finalize()), packages: short(&packages) }
+}
+
+/// The digest of what the interpreters say.
+fn ask_interpreters(release: &str) -> String {
+    let mut digest = Sha256::new();
+    digest.update(release);
+    let asked = std::thread::scope(|scope| {
+        INTERPRETERS
+            .map(|program| scope.spawn(move || version(program)))
+            .map(|asked| asked.join().expect("a version is text"))
+    });
+    for (program, version) in INTERPRETERS.iter().zip(asked) {
+        digest.update(format!("\n{program} {version}"));
+    }
+    short(&digest.finalize())
+}
+
+fn short(digest: &[u8]) -> String {
+    hex(&digest[..8])
 }
 
 /// What a program says its version is; empty when a session would not find it.
@@ -137,6 +166,18 @@ mod tests {
         assert_eq!(major("no-such-program"), None);
         assert_ne!(identity("python3"), identity("sh"));
         assert_eq!(identity("no-such-program"), "");
+    }
+
+    #[test]
+    fn interpreters_are_asked_again_when_their_files_or_the_packages_changed() {
+        let first = Seen::now(None);
+        let marked = |files: &str, packages: &str| {
+            let id = ToolchainId { interpreters: "kept".into(), packages: packages.into() };
+            Seen::now(Some(Seen { at: first.at, files: files.into(), id })).id.interpreters
+        };
+        assert_eq!(marked(&first.files, &first.id.packages), "kept");
+        assert_eq!(marked("other files", &first.id.packages), first.id.interpreters);
+        assert_eq!(marked(&first.files, "other packages"), first.id.interpreters);
     }
 
     #[tokio::test]

@@ -224,6 +224,11 @@ async fn recover(
         async move { sweep::remove_garbage(&app).await }
     });
     tokio::spawn(sweep::sweep(Arc::clone(app)));
+    // Asking the interpreters takes a while; the first build or session need not wait for it.
+    tokio::spawn({
+        let app = Arc::clone(app);
+        async move { app.toolchain.id().await }
+    });
     Ok(())
 }
 
