@@ -1,8 +1,10 @@
 //! A whole hangar of its own, spoken to over its unix socket.
 
-use super::http::{Response, request};
+use super::http::{Response, request, upload};
+use super::sample::timed;
 use crate::failure::{Failure, Step};
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -71,6 +73,20 @@ impl Api {
         let body = json!({ "name": name }).to_string();
         let made = request(&self.socket, "POST", "/v1/environments", Some(&body))?.json()?;
         text_of(&made, "id")
+    }
+
+    /// Imports an archive into a new environment, which is deleted again; the answer is how long
+    /// the import took.
+    ///
+    /// # Errors
+    /// When the API refuses.
+    pub fn import(&self, name: &str, archive: &Path) -> Result<Duration, Failure> {
+        let id = self.new_environment(name)?;
+        let mut file = File::open(archive).step(|| format!("opening {}", archive.display()))?;
+        let path = format!("/v1/environments/{id}/import");
+        let took = timed(|| upload(&self.socket, &path, &mut file)?.json().map(drop))?;
+        self.ask("DELETE", &format!("/v1/environments/{id}"), None)?;
+        Ok(took)
     }
 
     /// Takes the listing of an environment's source, to its last byte.

@@ -1,6 +1,7 @@
 //! As much HTTP/1.1 as the benchmarks need, over a unix socket, without a client's own cost.
 
 use crate::failure::{Failure, Step};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -24,15 +25,34 @@ pub fn request(
     path: &str,
     json: Option<&str>,
 ) -> Result<Response, Failure> {
+    let body = json.unwrap_or_default();
+    let length = body.len() as u64;
+    send(socket, (method, path), ("application/json", length), &mut body.as_bytes())
+}
+
+/// Sends a file as the body of a `POST`.
+///
+/// # Errors
+/// As [`request`], and when the file cannot be read.
+pub fn upload(socket: &Path, path: &str, file: &mut File) -> Result<Response, Failure> {
+    let length = file.metadata().step(|| "looking at an upload".to_owned())?.len();
+    send(socket, ("POST", path), ("application/octet-stream", length), file)
+}
+
+fn send(
+    socket: &Path,
+    (method, path): (&str, &str),
+    (media_type, length): (&str, u64),
+    body: &mut impl Read,
+) -> Result<Response, Failure> {
     let told = || format!("{method} {path}");
     let mut stream = UnixStream::connect(socket).step(told)?;
-    let body = json.unwrap_or_default();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
+         Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).step(told)?;
+    std::io::copy(body, &mut stream).step(told)?;
     let mut reader = BufReader::new(stream);
     let status = line(&mut reader).step(told)?;
     let mut response = Response { reader, chunk: None, left: u64::MAX };
