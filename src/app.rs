@@ -125,6 +125,12 @@ impl ApiFiles {
         self.root.join("uploads")
     }
 
+    /// Uploads that are kept, one file for each.
+    #[must_use]
+    pub fn kept_uploads(&self) -> PathBuf {
+        self.uploads().join("kept")
+    }
+
     /// The directory of an environment's build logs.
     #[must_use]
     pub fn logs(&self) -> PathBuf {

@@ -52,6 +52,10 @@ pub struct Uploads {
     pub git_timeout_s: u64,
     /// The largest JSON body.
     pub json_bytes_max: usize,
+    /// The largest file of `POST /v1/files`.
+    pub input_bytes_max: u64,
+    /// The most bytes that the files of `POST /v1/files` in one scope take together.
+    pub inputs_bytes_max: u64,
 }
 
 impl Default for Uploads {
@@ -63,6 +67,8 @@ impl Default for Uploads {
             entries_max: 200_000,
             git_timeout_s: 600,
             json_bytes_max: 1 << 20,
+            input_bytes_max: 2 << 30,
+            inputs_bytes_max: 64 << 30,
         }
     }
 }

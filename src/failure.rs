@@ -30,6 +30,10 @@ pub enum Code {
     EnvironmentUnavailable,
     /// The upload is over the limit.
     FileTooLarge,
+    /// Too many requests in a short time.
+    RateLimited,
+    /// Something that is granted in a bounded amount is used up.
+    QuotaExhausted,
     /// The token may read and nothing else, or may not do this at all.
     InsufficientScope,
     /// No such harness in the caller's scope.
@@ -85,6 +89,8 @@ impl Code {
             Self::PackageInvalid => ("environment_invalid", 400),
             Self::EnvironmentUnavailable => ("environment_unavailable", 503),
             Self::FileTooLarge => ("file_too_large", 413),
+            Self::RateLimited => ("rate_limited", 429),
+            Self::QuotaExhausted => ("quota_exhausted", 429),
             Self::InsufficientScope => ("insufficient_scope", 403),
             Self::HarnessNotFound => ("harness_not_found", 404),
             Self::UnsupportedBase => ("unsupported_base", 422),
@@ -112,6 +118,7 @@ impl Code {
         match self.wire().1 {
             401 => "authentication_error",
             403 => "permission_error",
+            429 => "rate_limit_error",
             400..500 => "invalid_request_error",
             _ => "server_error",
         }

@@ -18,4 +18,5 @@ pub mod lookups;
 pub mod serve;
 pub mod sessions;
 pub mod store;
+pub mod uploads;
 pub mod warden_client;

@@ -43,19 +43,53 @@ pub async fn json<T: DeserializeOwned>(app: &App, body: Body) -> Result<T, Failu
 /// [`Code::FileTooLarge`] as soon as it is longer than `bytes_max`.
 pub async fn spool(body: Body, file: &Arc<File>, bytes_max: u64) -> Result<u64, Failure> {
     let mut stream = body.into_data_stream();
-    let (mut total, mut gathered) = (0u64, Vec::new());
+    let mut spool = Spool::new(file, bytes_max);
     while let Some(chunk) = next(&mut stream).await? {
-        total += chunk.len() as u64;
-        if total > bytes_max {
-            return Err(too_large(bytes_max));
-        }
-        gathered.extend_from_slice(&chunk);
-        if gathered.len() >= WRITE_BYTES {
-            write(file, std::mem::take(&mut gathered)).await?;
-        }
+        spool.add(&chunk).await?;
     }
-    write(file, gathered).await?;
-    Ok(total)
+    spool.finish().await
+}
+
+/// A file that is written as its bytes arrive; only the last megabyte is in memory.
+#[derive(Debug)]
+pub struct Spool {
+    file: Arc<File>,
+    bytes_max: u64,
+    total: u64,
+    gathered: Vec<u8>,
+}
+
+impl Spool {
+    /// Nothing has arrived yet.
+    #[must_use]
+    pub fn new(file: &Arc<File>, bytes_max: u64) -> Self {
+        Self { file: Arc::clone(file), bytes_max, total: 0, gathered: Vec::new() }
+    }
+
+    /// Takes what arrived.
+    ///
+    /// # Errors
+    /// [`Code::FileTooLarge`] when it is too much.
+    pub async fn add(&mut self, chunk: &[u8]) -> Result<(), Failure> {
+        self.total += chunk.len() as u64;
+        if self.total > self.bytes_max {
+            return Err(too_large(self.bytes_max));
+        }
+        self.gathered.extend_from_slice(chunk);
+        if self.gathered.len() >= WRITE_BYTES {
+            write(&self.file, std::mem::take(&mut self.gathered)).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rest, and says how long the file is.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn finish(self) -> Result<u64, Failure> {
+        write(&self.file, self.gathered).await?;
+        Ok(self.total)
+    }
 }
 
 async fn write(file: &Arc<File>, bytes: Vec<u8>) -> Result<(), Failure> {
@@ -64,7 +98,11 @@ async fn write(file: &Arc<File>, bytes: Vec<u8>) -> Result<(), Failure> {
     written.map_err(|error| Failure::not_stored("the upload", &error))
 }
 
-async fn next(stream: &mut axum::body::BodyDataStream) -> Result<Option<Bytes>, Failure> {
+/// The next part of a body as it arrives.
+///
+/// # Errors
+/// When it is cut off, or nothing comes for too long.
+pub async fn next(stream: &mut axum::body::BodyDataStream) -> Result<Option<Bytes>, Failure> {
     match tokio::time::timeout(SILENCE, stream.next()).await {
         Err(_) => Err(Failure::new(Code::RequestTimeout, "the body did not arrive in time")),
         Ok(None) => Ok(None),

@@ -110,13 +110,9 @@ pub(super) async fn list(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
 ) -> Result<Json<Value>, Failure> {
+    harnesses::default_of(&app, &scope).await?;
     let rows = app.store.harnesses(&scope, None).await.tried("reading the harnesses")?;
     Ok(Json(json!({ "harnesses": rows.iter().map(object).collect::<Vec<_>>() })))
-}
-
-async fn find_harness(app: &App, scope: &str, id: &str) -> Result<HarnessRow, Failure> {
-    let row = app.store.harness(scope, id).await.tried("reading the harness")?;
-    row.ok_or_else(|| Failure::new(Code::HarnessNotFound, "there is no such harness"))
 }
 
 pub(super) async fn show(
@@ -124,7 +120,7 @@ pub(super) async fn show(
     Scope(scope): Scope,
     Named(id): Named<String>,
 ) -> Result<Json<Value>, Failure> {
-    Ok(Json(object(&find_harness(&app, &scope, &id).await?)))
+    Ok(Json(object(&harnesses::named(&app, &scope, &id).await?)))
 }
 
 /// Changes the configuration; id, base and time of creation stay.
@@ -134,7 +130,7 @@ pub(super) async fn update(
     Named(id): Named<String>,
     body: Body,
 ) -> Result<Json<Value>, Failure> {
-    let mut row = find_harness(&app, &scope, &id).await?;
+    let mut row = harnesses::named(&app, &scope, &id).await?;
     let written: Written = body::json(&app, body).await?;
     if written.base.as_ref().is_some_and(|base| *base != row.base) {
         let why = "the base of a harness does not change; make another one";
@@ -156,6 +152,10 @@ pub(super) async fn delete(
     Scope(scope): Scope,
     Named(id): Named<String>,
 ) -> Result<Json<Value>, Failure> {
+    if id == harnesses::default_id(&scope) {
+        let why = "the harness of tasks that name none cannot be deleted";
+        return Err(Failure::new(Code::InsufficientScope, why));
+    }
     if !app.store.delete_harness(&scope, &id).await.tried("removing the harness")? {
         return Err(Failure::new(Code::HarnessNotFound, "there is no such harness"));
     }

@@ -46,6 +46,18 @@ pub fn media_type(path: &str) -> &'static str {
     }
 }
 
+/// Whether a text is `type/subtype`, with parameters or without.
+#[must_use]
+pub fn is_media_type(text: &str) -> bool {
+    let token = |part: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "!#$&-^_.+".contains(c);
+        !part.is_empty() && part.chars().all(fits)
+    };
+    let kind = text.split(';').next().unwrap_or_default().trim();
+    let parts = kind.split_once('/').is_some_and(|(one, other)| token(one) && token(other));
+    parts && text.len() <= 127 && text.chars().all(|c| c.is_ascii_graphic() || c == ' ')
+}
+
 /// A file that is sent: its length when it was opened, and what is known of it.
 #[derive(Debug)]
 pub(super) struct Download {

@@ -6,6 +6,7 @@ mod body;
 mod builds;
 mod conditions;
 mod discovery;
+mod disposition;
 mod environments;
 mod error;
 mod exec;
@@ -15,6 +16,7 @@ mod harnesses;
 mod import;
 mod log_events;
 mod media;
+mod multipart;
 mod objects;
 mod packages;
 mod ranges;
@@ -22,6 +24,7 @@ mod sessions;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod uploads;
 mod versions;
 
 use crate::app::App;
@@ -87,6 +90,9 @@ pub fn router(app: Arc<App>) -> Router {
             "/v1/harnesses/{id}",
             get(harnesses::show).put(harnesses::update).delete(harnesses::delete),
         )
+        .route("/v1/files", post(uploads::create).get(uploads::list))
+        .route("/v1/files/{id}", get(uploads::show).delete(uploads::delete))
+        .route("/v1/files/{id}/content", get(uploads::content))
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{id}", get(sessions::show).delete(sessions::delete))
         .route("/v1/sessions/{id}/files", get(artifacts::list))

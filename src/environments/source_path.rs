@@ -86,7 +86,8 @@ pub fn encode_into(text: &mut String, path: &[u8]) {
     }
 }
 
-fn decode(text: &[u8]) -> Option<Vec<u8>> {
+/// Takes back the escapes of a URL; `None` when a `%` escapes nothing.
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter();
     while let Some(&byte) = rest.next() {

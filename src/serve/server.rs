@@ -8,6 +8,7 @@ use crate::environments::build;
 use crate::environments::source::Sources;
 use crate::sessions::{isolation::Isolations, sweep};
 use crate::store::{Access, FIRST_TOKEN, Store, TokenRow};
+use crate::uploads;
 use crate::warden_client::{Notice, WardenClient};
 use hangar_runtime::wire::warden::Request;
 use hangar_runtime_sys::SignalFd;
@@ -58,7 +59,8 @@ fn start_log() {
 
 async fn serve_async(ready: Ready) -> Result<(), ServeError> {
     let step = |step: &str, cause: &dyn std::fmt::Display| ServeError::step(step, cause);
-    clean_uploads(&ready);
+    uploads::prepare(&ready.files).map_err(|e| step("making the directory of uploads", &e))?;
+    clean_imports(&ready);
     let store =
         Store::open(&ready.files.database()).map_err(|e| step("opening the database", &e))?;
     if let Some(digest) = ready.token_digest {
@@ -185,13 +187,7 @@ async fn unneeded(app: &App, ephemeral: bool) {
 }
 
 /// What an earlier process left in mid-air belongs to nobody.
-fn clean_uploads(ready: &Ready) {
-    let uploads = std::fs::read_dir(ready.files.uploads()).into_iter().flatten().flatten();
-    for entry in uploads {
-        if let Err(error) = std::fs::remove_file(entry.path()) {
-            tracing::warn!("an upload of an earlier process was not removed: {error}");
-        }
-    }
+fn clean_imports(ready: &Ready) {
     let imports = std::fs::read_dir(ready.files.sources()).into_iter().flatten().flatten();
     for entry in imports.filter(|e| e.file_name().as_encoded_bytes().ends_with(b".import")) {
         if let Err(error) = std::fs::remove_dir_all(entry.path()) {
@@ -217,6 +213,7 @@ async fn recover(
     sweep::store_known_ends(app, &mut ends).await;
     tokio::spawn(Arc::clone(&app.isolations).follow(notices));
     tokio::spawn(sweep::store_ends(Arc::clone(app), ends));
+    uploads::sweep(app).await.map_err(|e| step("removing uploads nobody knows", &e))?;
     sweep::end_lost_commands(app).await.map_err(|e| step("ending lost commands", &e))?;
     build::fail_cut_off(app).await.map_err(|e| step("failing builds that were cut off", &e))?;
     tokio::spawn({

@@ -93,6 +93,23 @@ impl Store {
         .await
     }
 
+    /// Adds a harness unless there is one of this id; the answer is the one that is there.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn ensure_harness(&self, new: HarnessRow) -> Result<HarnessRow, StoreError> {
+        self.write(Durability::Power, move |db| {
+            db.execute(
+                "INSERT OR IGNORE INTO harnesses (id, scope, base, config, created_ms)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![new.id, new.scope, new.base, to_json(&new.config)?, new.created_ms],
+            )?;
+            let found = find(db, "WHERE id = ?1 AND scope = ?2", params![new.id, new.scope])?.pop();
+            found.ok_or_else(|| StoreError::Damaged(format!("no harness {}", new.id)))
+        })
+        .await
+    }
+
     /// Writes a harness back; `false` when it names another environment now and that one is not
     /// in its scope.
     ///

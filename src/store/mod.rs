@@ -12,6 +12,7 @@ mod retention;
 mod schema;
 mod sessions;
 mod tokens;
+mod uploads;
 mod versions;
 
 pub use commands::CommandRow;
@@ -21,6 +22,7 @@ pub use retention::Removal;
 pub use schema::FORMAT;
 pub use sessions::SessionRow;
 pub use tokens::{Access, FIRST_TOKEN, TokenRow};
+pub use uploads::UploadRow;
 pub use versions::{FinishedVersion, PackageRow, Parts, VersionRow, VersionStatus};
 
 use lane::Lane;

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 const APPLICATION: u32 = u32::from_be_bytes(*b"hngr");
 
 /// Each entry brings a database from the format of its index to the next one.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, UPLOADS];
 
 /// The newest format this program knows.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
@@ -77,6 +77,15 @@ CREATE INDEX readers_of ON sessions (environment, version);
 
 /// The repository and the commit a source was imported from.
 const THIRD: &str = "ALTER TABLE environments ADD COLUMN imported TEXT";
+
+/// Files that clients sent ahead of their tasks.
+const UPLOADS: &str = "
+CREATE TABLE uploads (
+    id TEXT PRIMARY KEY, scope TEXT NOT NULL, name TEXT NOT NULL, media_type TEXT NOT NULL,
+    purpose TEXT NOT NULL, bytes INTEGER NOT NULL, created_ms INTEGER NOT NULL
+) STRICT;
+CREATE INDEX uploads_of ON uploads (scope);
+";
 
 /// Makes the tables or brings them to the newest format.
 pub(super) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {

@@ -167,7 +167,10 @@ fn en_05_and_06_a_harness_names_an_environment_and_is_listed_there() {
     assert_eq!(server.call("DELETE", &path, b"").status, 200);
     let gone = refusal(&server.call("GET", &path, b""));
     assert_eq!(gone, (404, "harness_not_found".to_owned()));
-    assert_eq!(server.get("/v1/harnesses")["harnesses"], json!([]));
+    let left = server.get("/v1/harnesses");
+    assert!(
+        left["harnesses"].as_array().unwrap().iter().all(|harness| harness["id"] != made["id"])
+    );
 }
 
 #[test]

@@ -1,0 +1,3 @@
+//! What is around tasks: harnesses, uploads, sharing, tokens and the limits of clients.
+
+mod uploads;
