@@ -38,6 +38,8 @@ pub enum Code {
     InsufficientScope,
     /// No such harness in the caller's scope.
     HarnessNotFound,
+    /// The harness has no plugin of that name.
+    PluginNotFound,
     /// A harness of that base is not known here.
     UnsupportedBase,
     /// What the caller has seen is not what is there.
@@ -93,6 +95,7 @@ impl Code {
             Self::QuotaExhausted => ("quota_exhausted", 429),
             Self::InsufficientScope => ("insufficient_scope", 403),
             Self::HarnessNotFound => ("harness_not_found", 404),
+            Self::PluginNotFound => ("plugin_not_found", 404),
             Self::UnsupportedBase => ("unsupported_base", 422),
             Self::PreconditionFailed => ("hangar_precondition_failed", 412),
             Self::RangeNotSatisfiable => ("hangar_range_not_satisfiable", 416),

@@ -21,7 +21,14 @@ const WRITE_BYTES: usize = 1 << 20;
 /// # Errors
 /// [`Code::InvalidInput`] when it does not parse, [`Code::FileTooLarge`] when it is too long.
 pub async fn json<T: DeserializeOwned>(app: &App, body: Body) -> Result<T, Failure> {
-    let max = app.config.uploads.json_bytes_max;
+    json_within(body, app.config.uploads.json_bytes_max).await
+}
+
+/// The same for a body that can be longer than others.
+///
+/// # Errors
+/// As for [`json`].
+pub async fn json_within<T: DeserializeOwned>(body: Body, max: usize) -> Result<T, Failure> {
     let mut bytes = Vec::new();
     let mut stream = body.into_data_stream();
     while let Some(chunk) = next(&mut stream).await? {

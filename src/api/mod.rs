@@ -90,6 +90,10 @@ pub fn router(app: Arc<App>) -> Router {
             "/v1/harnesses/{id}",
             get(harnesses::show).put(harnesses::update).delete(harnesses::delete),
         )
+        .route("/v1/harnesses/{id}/models", get(harnesses::models))
+        .route("/v1/harnesses/{id}/skills/{name}/files", get(harnesses::skill_files))
+        .route("/v1/harnesses/{id}/plugins/{name}/files", get(harnesses::plugin_files))
+        .route("/v1/models", get(harnesses::all_models))
         .route("/v1/files", post(uploads::create).get(uploads::list))
         .route("/v1/files/{id}", get(uploads::show).delete(uploads::delete))
         .route("/v1/files/{id}/content", get(uploads::content))

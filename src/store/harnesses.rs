@@ -1,9 +1,10 @@
 //! Configured harnesses: a base, its settings, and the environment its tasks read.
 
 use super::{Durability, Store, StoreError, from_json, to_json};
-use rusqlite::{Connection, Row, params};
+use crate::harnesses::mcp::McpServer;
+use crate::harnesses::skills::{Bundle, Skill, SkillFile};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// What a client writes of a harness.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,9 +17,9 @@ pub struct HarnessConfig {
     /// Standing instructions.
     pub system_prompt: String,
     /// Remote MCP servers.
-    pub mcp_servers: Vec<Value>,
-    /// Skills, each with all its files.
-    pub skills: Vec<Value>,
+    pub mcp_servers: Vec<McpServer>,
+    /// Skills; their files are stored beside.
+    pub skills: Vec<Skill>,
     /// Tools the agent does not get.
     pub disabled_tools: Vec<String>,
     /// The most steps of a task.
@@ -67,14 +68,18 @@ fn find(
 }
 
 impl Store {
-    /// Adds a harness; `false` when its environment is not in its scope.
+    /// Adds a harness with the files of its skills.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn create_harness(&self, new: HarnessRow) -> Result<bool, StoreError> {
+    pub async fn create_harness(
+        &self,
+        new: HarnessRow,
+        bundles: Vec<Bundle>,
+    ) -> Result<Stored, StoreError> {
         self.write(Durability::Power, move |db| {
             if !has_environment(db, &new.scope, new.config.environment.as_deref())? {
-                return Ok(false);
+                return Ok(Stored::NoEnvironment);
             }
             db.execute(
                 "INSERT INTO harnesses (id, scope, base, config, environment, created_ms)
@@ -88,7 +93,8 @@ impl Store {
                     new.created_ms
                 ],
             )?;
-            Ok(true)
+            put_bundles(db, &new.id, &bundles)?;
+            Ok(Stored::Whole)
         })
         .await
     }
@@ -110,8 +116,8 @@ impl Store {
         .await
     }
 
-    /// Writes a harness back; `false` when it names another environment now and that one is not
-    /// in its scope.
+    /// Writes a harness back, with the files of skills that are new; those that none of its skills
+    /// has any more go.
     ///
     /// # Errors
     /// When the database fails.
@@ -119,17 +125,51 @@ impl Store {
         &self,
         new: HarnessRow,
         environment: Reference,
-    ) -> Result<bool, StoreError> {
+        bundles: Vec<Bundle>,
+    ) -> Result<Stored, StoreError> {
         self.write(Durability::Power, move |db| {
             let named = new.config.environment.as_deref();
             if environment == Reference::Written && !has_environment(db, &new.scope, named)? {
-                return Ok(false);
+                return Ok(Stored::NoEnvironment);
             }
+            let kept = kept_blobs(&new.config, &bundles);
+            for blob in &kept {
+                let sql = "SELECT EXISTS (SELECT 1 FROM skills WHERE harness = ?1 AND blob = ?2)";
+                if !db.query_row(sql, params![new.id, blob], |row| row.get::<_, bool>(0))? {
+                    return Ok(Stored::NoSkill);
+                }
+            }
+            db.execute(
+                "DELETE FROM skills WHERE harness = ?1
+                 AND blob NOT IN (SELECT value FROM json_each(?2))",
+                params![new.id, to_json(&kept)?],
+            )?;
             db.execute(
                 "UPDATE harnesses SET config = ?2, environment = ?3 WHERE id = ?1",
                 params![new.id, to_json(&new.config)?, new.config.environment],
             )?;
-            Ok(true)
+            put_bundles(db, &new.id, &bundles)?;
+            Ok(Stored::Whole)
+        })
+        .await
+    }
+
+    /// The files of a skill; `None` when the harness has none of this handle.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn skill_files(
+        &self,
+        harness: &str,
+        blob: &str,
+    ) -> Result<Option<Vec<SkillFile>>, StoreError> {
+        let (harness, blob) = (harness.to_owned(), blob.to_owned());
+        self.read(move |db| {
+            let sql = "SELECT files FROM skills WHERE harness = ?1 AND blob = ?2";
+            let mut statement = db.prepare_cached(sql)?;
+            let text: Option<String> =
+                statement.query_row(params![harness, blob], |row| row.get(0)).optional()?;
+            text.map(|text| from_json(&text)).transpose()
         })
         .await
     }
@@ -176,6 +216,33 @@ impl Store {
         })
         .await
     }
+}
+
+/// What became of a harness that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// It is there with all it names.
+    Whole,
+    /// It names an environment that is not in its scope; nothing was changed.
+    NoEnvironment,
+    /// Another request took a skill away meanwhile; nothing was changed.
+    NoSkill,
+}
+
+/// The handles of skills whose files are stored already.
+fn kept_blobs(config: &HarnessConfig, bundles: &[Bundle]) -> Vec<String> {
+    let all = config.skills.iter().filter_map(|skill| skill.blob.clone());
+    all.filter(|blob| !bundles.iter().any(|bundle| bundle.blob == *blob)).collect()
+}
+
+fn put_bundles(db: &Connection, harness: &str, bundles: &[Bundle]) -> Result<(), StoreError> {
+    for bundle in bundles {
+        db.execute(
+            "INSERT INTO skills (harness, blob, files) VALUES (?1, ?2, ?3)",
+            params![harness, bundle.blob, to_json(&bundle.files)?],
+        )?;
+    }
+    Ok(())
 }
 
 /// Whether a change of a harness says which environment it names.

@@ -17,7 +17,7 @@ mod versions;
 
 pub use commands::CommandRow;
 pub use environments::{Declared, EnvironmentRow, ImportedCommit, NewEnvironment};
-pub use harnesses::{HarnessConfig, HarnessRow, Reference};
+pub use harnesses::{HarnessConfig, HarnessRow, Reference, Stored};
 pub use retention::Removal;
 pub use schema::FORMAT;
 pub use sessions::SessionRow;

@@ -7,10 +7,14 @@ use rusqlite::Connection;
 const APPLICATION: u32 = u32::from_be_bytes(*b"hngr");
 
 /// Each entry brings a database from the format of its index to the next one.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, UPLOADS];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, UPLOADS, SKILLS];
 
 /// The newest format this program knows.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
+
+/// The format whose configurations have the files of skills in them.
+#[cfg(test)]
+pub(super) const BEFORE_SKILLS: u32 = 4;
 
 const FIRST: &str = "
 CREATE TABLE tokens (
@@ -85,6 +89,30 @@ CREATE TABLE uploads (
     purpose TEXT NOT NULL, bytes INTEGER NOT NULL, created_ms INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX uploads_of ON uploads (scope);
+";
+
+/// The files of skills, which were a part of the configuration before.
+const SKILLS: &str = "
+CREATE TABLE skills (
+    harness TEXT NOT NULL REFERENCES harnesses (id) ON DELETE CASCADE,
+    blob TEXT NOT NULL, files TEXT NOT NULL,
+    PRIMARY KEY (harness, blob)
+) STRICT;
+CREATE TEMP TABLE inline AS
+    SELECT harnesses.id AS harness, skill.key AS position, skill.value ->> 'name' AS name,
+           coalesce(skill.value ->> 'enabled', 1) AS enabled,
+           coalesce(skill.value -> 'files', CASE WHEN skill.value ->> 'content' IS NOT NULL THEN
+               json_array(json_object('path', 'SKILL.md', 'content', skill.value ->> 'content'))
+           END) AS files,
+           'skl_' || lower(hex(randomblob(16))) AS blob
+    FROM harnesses, json_each(harnesses.config, '$.skills') AS skill;
+INSERT INTO skills SELECT harness, blob, files FROM inline WHERE files IS NOT NULL;
+UPDATE harnesses SET config = json_set(config, '$.skills', json((
+    SELECT coalesce(json_group_array(json_patch(
+        json_object('name', name, 'enabled', json(iif(enabled, 'true', 'false'))),
+        json_object('blob', iif(files IS NULL, NULL, blob))) ORDER BY position), '[]')
+    FROM inline WHERE harness = harnesses.id)));
+DROP TABLE inline;
 ";
 
 /// Makes the tables or brings them to the newest format.

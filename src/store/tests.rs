@@ -235,18 +235,55 @@ async fn a_harness_keeps_the_reference_to_an_environment_that_is_gone() {
         },
         created_ms: 1,
     };
-    assert!(!store.create_harness(named("other", id.as_str())).await.unwrap(), "another scope");
-    assert!(!store.create_harness(named("default", "henv_0")).await.unwrap());
+    let create = async |row| store.create_harness(row, Vec::new()).await.unwrap();
+    assert_eq!(create(named("other", id.as_str())).await, Stored::NoEnvironment, "another scope");
+    assert_eq!(create(named("default", "henv_0")).await, Stored::NoEnvironment);
     let mut row = named("default", id.as_str());
-    assert!(store.create_harness(row.clone()).await.unwrap());
+    assert_eq!(create(row.clone()).await, Stored::Whole);
     assert_eq!(store.harnesses("default", Some(id.as_str())).await.unwrap().len(), 1);
     store.delete_environment(&id).await.unwrap();
     row.config.name = "renamed".to_owned();
-    assert!(store.update_harness(row.clone(), Reference::Left).await.unwrap());
-    assert!(!store.update_harness(row, Reference::Written).await.unwrap());
+    let update = async |row, named| store.update_harness(row, named, Vec::new()).await.unwrap();
+    assert_eq!(update(row.clone(), Reference::Left).await, Stored::Whole);
+    assert_eq!(update(row, Reference::Written).await, Stored::NoEnvironment);
     let kept = store.harness("default", "chrn_default").await.unwrap().unwrap();
     assert_eq!(kept.config.environment.as_deref(), Some(id.as_str()));
     assert!(store.harness("other", "chrn_default").await.unwrap().is_none());
     assert!(!store.delete_harness("other", "chrn_default").await.unwrap());
     assert!(store.delete_harness("default", "chrn_default").await.unwrap());
+}
+
+#[tokio::test]
+async fn skills_of_the_older_format_keep_their_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db.sqlite");
+    drop(Store::open(&path).unwrap());
+    let db = Connection::open(&path).unwrap();
+    let config = r#"{"name": "x", "skills": [
+        {"name": "b", "files": [{"path": "SKILL.md", "content": "1"}, {"path": "x", "content_b64": "AA=="}]},
+        {"name": "a", "enabled": false}, {"name": "c", "enabled": true, "content": "2"}]}"#;
+    let old =
+        "DROP TABLE skills; INSERT INTO harnesses VALUES ('chrn_1', 's', 'shell', ?1, NULL, 1);
+               INSERT INTO harnesses VALUES ('chrn_2', 's', 'shell', '{\"name\": \"y\"}', NULL, 1)";
+    let (drop_table, insert) = old.split_once(';').unwrap();
+    let (one, other) = insert.split_once(';').unwrap();
+    db.execute_batch(drop_table).unwrap();
+    db.execute(one, [config]).unwrap();
+    db.execute_batch(other).unwrap();
+    db.pragma_update(None, "user_version", schema::BEFORE_SKILLS).unwrap();
+    drop(db);
+    let store = Store::open(&path).unwrap();
+    let rows = store.harnesses("s", None).await.unwrap();
+    assert!(rows[1].config.skills.is_empty());
+    let skills = &rows[0].config.skills;
+    let names: Vec<_> = skills.iter().map(|skill| (skill.name.as_str(), skill.enabled)).collect();
+    assert_eq!(names, [("b", true), ("a", false), ("c", true)]);
+    assert_eq!(skills[1].blob, None);
+    let files = async |at: usize| {
+        let blob = skills[at].blob.clone().unwrap();
+        let files = store.skill_files("chrn_1", &blob).await.unwrap().unwrap();
+        files.iter().map(|file| (file.path.clone(), file.bytes().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(files(0).await, [("SKILL.md".into(), b"1".to_vec()), ("x".into(), b"\0".to_vec())]);
+    assert_eq!(files(2).await, [("SKILL.md".into(), b"2".to_vec())]);
 }

@@ -158,7 +158,8 @@ fn en_05_and_06_a_harness_names_an_environment_and_is_listed_there() {
     let with_skill = server.send("PUT", &path, &json!({ "skills": skill, "max_step": 7 }));
     assert_eq!(server.send("PUT", &path, &with_skill), with_skill);
     let renamed = server.send("PUT", &path, &json!({ "name": "renamed" }));
-    assert_eq!((&renamed["skills"], &renamed["maxStep"]), (&skill, &json!(7)));
+    assert_eq!((&renamed["skills"], &renamed["maxStep"]), (&with_skill["skills"], &json!(7)));
+    assert_eq!(server.get(&format!("{path}/skills/s/files"))["files"], skill[0]["files"]);
     assert_eq!(server.send("PUT", &path, &json!({ "maxStep": null }))["maxStep"], Value::Null);
     // The environment goes; the reference stays, until it is written away.
     assert_eq!(server.call("DELETE", &format!("/v1/environments/{id}"), b"").status, 200);

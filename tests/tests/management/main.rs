@@ -1,3 +1,4 @@
 //! What is around tasks: harnesses, uploads, sharing, tokens and the limits of clients.
 
+mod harnesses;
 mod uploads;

@@ -144,6 +144,8 @@ fn a_file_that_does_not_arrive_whole_is_not_there() {
     std::fs::write(server.path("state/api/uploads/file_up0"), b"half").unwrap();
     std::fs::write(server.path("state/api/uploads/kept/file_up1"), b"no row").unwrap();
     server.crash_and_restart();
+    // It answers when it has looked.
+    assert_eq!(server.get("/v1/files")["data"], json!([]));
     assert_eq!(on_disk(&server), Vec::<String>::new());
 }
 
