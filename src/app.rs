@@ -11,6 +11,7 @@ use crate::environments::source::Sources;
 use crate::environments::tags::Tags;
 use crate::environments::toolchain::Toolchain;
 use crate::lookups::Lookups;
+use crate::observe::audit::Audit;
 use crate::sessions::isolation::Isolations;
 use crate::sessions::live::LiveSessions;
 use crate::store::Store;
@@ -57,6 +58,8 @@ pub struct App {
     pub runtimes: Runtimes,
     /// Who may ask over the network.
     pub tokens: Tokens,
+    /// Who asked for what, and who was refused.
+    pub audit: Audit,
     /// How many builds run at once.
     pub build_slots: Arc<Semaphore>,
 }
@@ -129,6 +132,12 @@ impl ApiFiles {
     #[must_use]
     pub fn kept_uploads(&self) -> PathBuf {
         self.uploads().join("kept")
+    }
+
+    /// Who asked for what; full files are beside it, with a number.
+    #[must_use]
+    pub fn audit(&self) -> PathBuf {
+        self.root.join("audit.jsonl")
     }
 
     /// The directory of an environment's build logs.

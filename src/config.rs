@@ -25,6 +25,35 @@ pub struct Config {
     pub session: Session,
     /// The privileged process.
     pub warden: Warden,
+    /// What the server tells on standard error.
+    pub log: Log,
+}
+
+/// What the server tells on standard error.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// `text`, or `json` for one object a line.
+    pub format: LogFormat,
+    /// What is told, in the syntax of `tracing`'s filters, such as `hangar=debug`; the variable
+    /// `HANGAR_LOG` comes before it.
+    pub filter: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, filter: "hangar=info".to_owned() }
+    }
+}
+
+/// How a line of the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
 }
 
 /// Which versions are kept.

@@ -15,6 +15,7 @@ pub mod environments;
 pub mod failure;
 pub mod harnesses;
 pub mod lookups;
+pub mod observe;
 pub mod serve;
 pub mod sessions;
 pub mod store;

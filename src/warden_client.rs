@@ -348,6 +348,7 @@ fn deliver(inner: &Inner, message: Message, descriptors: Vec<OwnedFd>) {
         }
         Message::Event(Event::JobProgress { .. }) => {}
         Message::Event(Event::EgressRefused { session, target, reason }) => {
+            crate::observe::metrics::egress_refused();
             let _ = inner.refusals.send(EgressRefusal { session, target, reason });
         }
         Message::Event(event) => {

@@ -2,6 +2,7 @@
 
 use crate::app::{Activity, App};
 use crate::failure::{Code, Failure};
+use crate::observe::Caller;
 use crate::store::{Access, TokenRow};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::Method;
@@ -73,14 +74,15 @@ impl Tokens {
     }
 
     /// Compares digests in constant time, all of them, so that time tells nothing.
-    fn bearer(&self, token: &str) -> Result<(Scope, Access), Failure> {
+    fn bearer(&self, token: &str) -> Result<(Caller, Access), Failure> {
         let digest = token_digest(token);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
         for token in known.iter() {
             let difference = token.digest.iter().zip(&digest).fold(0, |sum, (a, b)| sum | (a ^ b));
             if std::hint::black_box(difference) == 0 {
-                found = Some((Scope(token.scope.clone()), token.access));
+                let caller = Caller { scope: token.scope.clone(), token: Some(token.id.clone()) };
+                found = Some((caller, token.access));
             }
         }
         found.ok_or_else(|| Failure::new(Code::InvalidCredential, "the token is not valid"))
@@ -100,19 +102,26 @@ pub async fn authenticate(
     next: Next,
 ) -> Response {
     let bearer = match request.extensions().get::<Peer>() {
-        Some(Peer::Local) => Ok((Scope(DEFAULT_SCOPE.to_owned()), Access::Full)),
+        Some(Peer::Local) => {
+            Ok((Caller { scope: DEFAULT_SCOPE.to_owned(), token: None }, Access::Full))
+        }
         _ => bearer(request.headers().get("authorization"))
             .and_then(|token| app.tokens.bearer(token)),
     };
-    let permitted = bearer.and_then(|(scope, access)| permit(access, &request).map(|()| scope));
     let _running = Activity::begin(&app);
-    match permitted {
-        Ok(scope) => {
-            request.extensions_mut().insert(scope);
+    let (caller, access) = match bearer {
+        Ok(known) => known,
+        Err(failure) => return failure.into_response(),
+    };
+    let mut response = match permit(access, &request) {
+        Ok(()) => {
+            request.extensions_mut().insert(Scope(caller.scope.clone()));
             next.run(request).await
         }
         Err(failure) => failure.into_response(),
-    }
+    };
+    response.extensions_mut().insert(caller);
+    response
 }
 
 /// A token for reading may ask for things, and change and start nothing.

@@ -20,6 +20,7 @@ impl IntoResponse for Failure {
         if self.code == Code::WardenUnavailable {
             response.headers_mut().insert("retry-after", "1".parse().expect("a number"));
         }
+        response.extensions_mut().insert(self.code);
         response
     }
 }

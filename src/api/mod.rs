@@ -18,6 +18,7 @@ mod log_events;
 mod media;
 mod multipart;
 mod objects;
+mod operation;
 mod packages;
 mod ranges;
 mod sessions;
@@ -29,6 +30,7 @@ mod versions;
 
 use crate::app::App;
 use crate::failure::{Code, Failure};
+use crate::observe::observe;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::HeaderValue;
@@ -74,6 +76,8 @@ pub fn router(app: Arc<App>) -> Router {
             "/environments/{id}/retention",
             get(versions::show_retention).put(versions::set_retention),
         )
+        .route("/metrics", get(operation::metrics))
+        .route("/ready", get(operation::ready))
         .route("/tokens", post(tokens::create).get(tokens::list))
         .route("/tokens/{id}", delete(tokens::revoke))
         .route("/sessions", post(sessions::create).get(sessions::list))
@@ -107,6 +111,7 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(no_route)
         .layer(middleware::from_fn(negotiate_version))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), observe))
         .layer(middleware::from_fn(name_version))
         // Bodies are bounded where they are read.
         .layer(axum::extract::DefaultBodyLimit::disable())

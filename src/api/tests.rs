@@ -73,6 +73,7 @@ fn server() -> Server {
         logs: Default::default(),
         activity: Default::default(),
         toolchain: Default::default(),
+        audit: Default::default(),
         tokens: Tokens::new(vec![
             token(TOKEN, "default", Access::Full),
             token("hangar_other", "other", Access::Full),
@@ -344,4 +345,24 @@ async fn ranges_and_conditions_of_a_file() {
     assert_eq!(send("PUT", "if-match", &etag).await.status, 200);
     assert_eq!(send("DELETE", "if-match", &etag).await.status, 412, "it is another file now");
     assert_eq!(server.call("GET", &path, b"").await.bytes, b"new");
+}
+
+#[tokio::test]
+async fn a_server_without_a_warden_is_not_ready() {
+    let server = server();
+    let answer = server.call("GET", "/v1/hangar/ready", b"").await;
+    assert_eq!(answer.status, 503);
+    let checks = serde_json::json!({ "warden": false, "store": true, "disk": true });
+    assert_eq!((&answer.json()["ready"], &answer.json()["checks"]), (&false.into(), &checks));
+}
+
+#[tokio::test]
+async fn every_answer_carries_the_id_of_its_request() {
+    let server = server();
+    let request = || Request::builder().uri("/v1/uhp");
+    let sent = server.send(request().header("X-Request-Id", "mine-1"), b"").await;
+    assert_eq!(sent.headers["x-request-id"], "mine-1");
+    let made = server.send(request(), b"").await;
+    assert_eq!(made.headers["x-request-id"].len(), 32);
+    assert_eq!(server.call("GET", "/no/such", b"").await.headers["x-request-id"].len(), 32);
 }

@@ -4,8 +4,10 @@ use super::{Ready, ServeError, listen, warden};
 use crate::api;
 use crate::api::auth::{DEFAULT_SCOPE, Tokens};
 use crate::app::{App, now_ms};
+use crate::config::{Log, LogFormat};
 use crate::environments::build;
 use crate::environments::source::Sources;
+use crate::observe::{audit::Audit, metrics};
 use crate::sessions::{isolation::Isolations, sweep};
 use crate::store::{Access, FIRST_TOKEN, Store, TokenRow};
 use crate::uploads;
@@ -18,6 +20,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
+use tracing_subscriber::EnvFilter;
 
 /// Threads for blocking work; more of it waits.
 const BLOCKING_THREADS: usize = 32;
@@ -30,7 +33,7 @@ const SHUTDOWN: Duration = Duration::from_secs(30);
 
 /// Serves until SIGTERM or SIGINT, then ends the sessions and the warden.
 pub(super) fn serve(ready: Ready) -> Result<(), ServeError> {
-    start_log();
+    start_log(&ready.config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(BLOCKING_THREADS)
         .thread_name("hangar")
@@ -46,19 +49,29 @@ pub(super) fn serve(ready: Ready) -> Result<(), ServeError> {
     served
 }
 
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("HANGAR_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("hangar=info"));
-    // A second server in one process is a test of ours; the first log stays.
-    let _ = tracing_subscriber::fmt()
+fn start_log(config: &Log) -> Result<(), ServeError> {
+    let filter = match std::env::var("HANGAR_LOG") {
+        Ok(filter) => filter,
+        Err(_) => config.filter.clone(),
+    };
+    let filter = EnvFilter::try_new(filter)
+        .map_err(|error| ServeError::step("reading the filter of the log", error))?;
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .try_init();
+        .with_ansi(false);
+    // A second server in one process is a test of ours; the first log stays.
+    let _ = match config.format {
+        LogFormat::Text => log.try_init(),
+        LogFormat::Json => log.json().flatten_event(true).with_current_span(true).try_init(),
+    };
+    Ok(())
 }
 
 async fn serve_async(ready: Ready) -> Result<(), ServeError> {
     let step = |step: &str, cause: &dyn std::fmt::Display| ServeError::step(step, cause);
+    // A second server in one process is a test of ours; the first one counts.
+    let _ = metrics::start();
     uploads::prepare(&ready.files).map_err(|e| step("making the directory of uploads", &e))?;
     clean_imports(&ready);
     let store =
@@ -76,6 +89,7 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
     }
     let tokens = store.tokens().await.map_err(|e| step("reading the tokens", &e))?;
     let tokens = Tokens::new(tokens);
+    let audit = Audit::start(ready.files.audit()).map_err(|e| step("opening the audit log", &e))?;
     let (warden, notices) = WardenClient::start(Some(ready.warden), ready.warden_socket);
     let (ended, ends) = mpsc::unbounded_channel();
     let isolations = Arc::new(Isolations::new(warden.clone(), ended));
@@ -97,6 +111,7 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         logs: Default::default(),
         activity: Default::default(),
         toolchain: Default::default(),
+        audit,
         tokens,
     });
     recover(&app, notices, ends).await?;

@@ -1,6 +1,7 @@
 //! The isolations that run now and the commands in them, as the warden tells of them.
 
 use super::output::Command;
+use crate::observe::metrics::{self, Outcome};
 use crate::warden_client::{Notice, WardenClient, WardenError};
 use hangar_runtime::ids::{CommandId, SessionId};
 use hangar_runtime::plan::Plan;
@@ -95,6 +96,12 @@ impl Isolations {
         self.lock().get(session).is_some_and(|isolation| isolation.running)
     }
 
+    /// How many isolations run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.lock().values().filter(|isolation| isolation.running).count()
+    }
+
     /// Waits until a session the warden does not know is not taken for running here either: the
     /// event that it ended is on its way.
     pub async fn settle(&self, session: &SessionId) {
@@ -112,7 +119,10 @@ impl Isolations {
     /// When the warden refuses; nothing runs then.
     pub async fn launch(&self, plan: Plan) -> Result<ProofRecord, WardenError> {
         let session = plan.session.clone();
-        let (answer, _) = self.warden.call(Request::Launch(Box::new(plan)), &[]).await?;
+        let began = Instant::now();
+        let launched = self.warden.call(Request::Launch(Box::new(plan)), &[]).await;
+        metrics::launch(Outcome::of(&launched), began.elapsed());
+        let (answer, _) = launched?;
         let Answer::Launched(proof) = answer else { return Err(WardenError::Confused) };
         let mut sessions = self.lock();
         let isolation = sessions.entry(session).or_default();

@@ -87,6 +87,14 @@ impl Store {
         })
     }
 
+    /// Whether both threads answer, and the database does.
+    pub async fn answers(&self) -> bool {
+        let asked = |connection: &mut Connection| {
+            Ok(connection.query_row("SELECT 1", [], |row| row.get::<_, i64>(0))?)
+        };
+        self.reader.run(asked).await.is_ok() && self.writer.run(asked).await.is_ok()
+    }
+
     async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,

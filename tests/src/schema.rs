@@ -49,6 +49,7 @@ const ANSWERS: &[(&str, &str, &str)] = &[
     ("GET", "sessions/*", "Session"),
     ("DELETE", "sessions/*", "Deleted"),
     ("POST", "hangar/sessions", "Session"),
+    ("GET", "hangar/ready", "Readiness"),
     ("GET", "hangar/environments/*/diff", "Diff"),
     ("GET", "hangar/environments/*/usage", "Usage"),
     ("GET", "hangar/environments/*/retention", "Retention"),

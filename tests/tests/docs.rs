@@ -98,6 +98,22 @@ fn every_endpoint_is_documented_and_nothing_else() {
     assert_eq!(documented, routes);
 }
 
+#[test]
+fn every_number_that_is_served_is_documented_and_nothing_else() {
+    let source = fs::read_to_string(root().join("src/observe/metrics.rs")).expect("read");
+    let served: BTreeSet<&str> = source
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("const ")?.split_once("&str = \"")?.1.split('"').next()
+        })
+        .collect();
+    let text = fs::read_to_string(root().join("docs/operation.md")).expect("read");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `hangar_")?.split('`').next());
+    let documented: BTreeSet<String> = rows.map(|name| format!("hangar_{name}")).collect();
+    assert!(served.len() > 10, "{served:?}");
+    assert_eq!(documented.iter().map(String::as_str).collect::<BTreeSet<_>>(), served);
+}
+
 /// What `hangar … --help` prints, for a command and all below it.
 fn help(words: &[String], text: &mut String) {
     let output = Command::new(program("hangar")).args(words).arg("--help").output().expect("run");

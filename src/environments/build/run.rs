@@ -12,6 +12,7 @@ use crate::environments::reuse::{self, BUILD_TOOLS, Decision};
 use crate::environments::source::Source;
 use crate::environments::toolchain::ToolchainId;
 use crate::failure::Failure;
+use crate::observe::metrics::{self, Outcome};
 use crate::sessions::isolation::is_not_found;
 use crate::sessions::service::failure;
 use crate::store::{EnvironmentRow, FinishedVersion, StoreError};
@@ -130,7 +131,10 @@ impl Build {
             _ = self.stop.asked() => None,
         };
         self.deadline = Instant::now() + Duration::from_secs(app.config.build.timeout_s);
-        let stored = match self.make().await {
+        let began = Instant::now();
+        let made = self.make().await;
+        metrics::build(Outcome::of(&made), began.elapsed());
+        let stored = match made {
             Ok(finished) => self.finish(finished).await,
             Err(error) => self.fail(error).await,
         };

@@ -39,6 +39,12 @@ impl RunningBuilds {
         Running { builds: self.clone(), key, stop }
     }
 
+    /// How many run or wait.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Ends a build for a reason and waits until it has ended. Where it runs no more, nothing
     /// happens.
     pub async fn stop(&self, id: &EnvironmentId, number: VersionNumber, reason: &str) {
