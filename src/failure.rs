@@ -54,6 +54,10 @@ pub enum Code {
     SessionNotFound,
     /// The session is being changed by another request.
     SessionBusy,
+    /// The session is not shared, or the link leads nowhere.
+    ShareNotFound,
+    /// This server renders no previews.
+    PreviewUnavailable,
     /// No such file in the caller's scope.
     FileNotFound,
     /// No such version of the environment.
@@ -103,6 +107,8 @@ impl Code {
             Self::TokenNotFound => ("hangar_token_not_found", 404),
             Self::SessionNotFound => ("session_not_found", 404),
             Self::SessionBusy => ("session_busy", 409),
+            Self::ShareNotFound => ("hangar_share_not_found", 404),
+            Self::PreviewUnavailable => ("preview_unavailable", 501),
             Self::FileNotFound => ("file_not_found", 404),
             Self::VersionNotFound => ("hangar_version_not_found", 404),
             Self::CommandNotFound => ("hangar_command_not_found", 404),

@@ -2,6 +2,7 @@
 
 use super::conditions;
 use super::ranges::{self, Part};
+use crate::environments::source_path::encode_into;
 use crate::failure::{Code, Failure, Tried};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -134,12 +135,17 @@ fn plain(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("digits and plain ASCII")
 }
 
-/// Browsers save the file instead of running what is in it.
+/// Browsers save the file instead of running what is in it, under its own name: RFC 6266.
 fn disposition(path: &str) -> HeaderValue {
     let name = path.rsplit('/').next().unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
-    let name: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
-    HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")).expect("plain ASCII")
+    let simple: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
+    let mut value = format!("attachment; filename=\"{simple}\"");
+    if simple != name {
+        value.push_str("; filename*=UTF-8''");
+        encode_into(&mut value, name.as_bytes());
+    }
+    HeaderValue::from_str(&value).expect("plain ASCII")
 }
 
 #[cfg(test)]
@@ -149,7 +155,11 @@ mod tests {
     #[test]
     fn a_hostile_name_cannot_end_the_header() {
         let value = disposition("a/x\"\r\nset-cookie: y\u{fc}.png");
-        assert_eq!(value, "attachment; filename=\"x___set-cookie_ y_.png\"");
+        assert_eq!(
+            value,
+            "attachment; filename=\"x___set-cookie_ y_.png\"; \
+             filename*=UTF-8''x%22%0D%0Aset-cookie%3A%20y%C3%BC.png"
+        );
     }
 
     #[test]

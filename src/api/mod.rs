@@ -22,6 +22,7 @@ mod operation;
 mod packages;
 mod ranges;
 mod sessions;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -103,10 +104,20 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/files/{id}/content", get(uploads::content))
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{id}", get(sessions::show).delete(sessions::delete))
+        .route("/v1/traces/{id}", delete(sessions::delete))
+        .route(
+            "/v1/sessions/{id}/share",
+            post(shares::create).get(shares::show).delete(shares::revoke),
+        )
         .route("/v1/sessions/{id}/files", get(artifacts::list))
+        .route("/v1/sessions/{id}/files/archive", get(artifacts::archive))
         .route("/v1/containers/{container}/files/{file}/content", get(artifacts::content))
+        .route("/v1/containers/{container}/files/{file}/pdf", get(artifacts::preview))
         .layer(middleware::from_fn_with_state(Arc::clone(&app), auth::authenticate))
         .route("/v1/uhp", get(discovery::show))
+        // Whoever has such a link may open it; there is no other way to know one.
+        .route("/v1/shared/{secret}", get(shares::view))
+        .route("/v1/shared/{secret}/files/{file}/content", get(shares::content))
         .fallback(no_route)
         .method_not_allowed_fallback(no_route)
         .layer(middleware::from_fn(negotiate_version))

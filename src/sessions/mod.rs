@@ -1,5 +1,6 @@
 //! Sessions: what runs, its commands, their output, and the files they leave.
 
+pub mod archive;
 pub mod isolation;
 pub mod live;
 pub mod output;
@@ -7,3 +8,4 @@ pub mod presets;
 pub mod service;
 pub mod sweep;
 pub mod workspace;
+pub mod zip;

@@ -74,16 +74,16 @@ pub async fn list(view: OwnedFd, files_max: usize) -> Result<Artifacts, Failure>
 /// # Errors
 /// [`Code::FileNotFound`] when there is no regular file of that path.
 pub async fn open(view: OwnedFd, path: Vec<u8>) -> Result<(std::fs::File, u64), Failure> {
-    let not_found = || Failure::new(Code::FileNotFound, "there is no such file");
-    blocking(move || {
-        let file = open_below(view.as_fd(), &path, READ).map_err(|_| not_found())?;
-        let stat = fstat(&file).map_err(|_| not_found())?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(not_found());
-        }
-        Ok((file.into(), u64::try_from(stat.st_size).unwrap_or(0)))
-    })
-    .await
+    let opened = blocking(move || open_regular(view.as_fd(), &path)).await;
+    opened.ok_or_else(|| Failure::new(Code::FileNotFound, "there is no such file"))
+}
+
+/// A regular file below a view, and its size; `None` where there is none of that path.
+pub(super) fn open_regular(view: BorrowedFd<'_>, path: &[u8]) -> Option<(std::fs::File, u64)> {
+    let file = open_below(view, path, READ).ok()?;
+    let stat = fstat(&file).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file.then(|| (file.into(), u64::try_from(stat.st_size).unwrap_or(0)))
 }
 
 fn open_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {

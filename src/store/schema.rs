@@ -7,7 +7,7 @@ use rusqlite::Connection;
 const APPLICATION: u32 = u32::from_be_bytes(*b"hngr");
 
 /// Each entry brings a database from the format of its index to the next one.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, UPLOADS, SKILLS];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, UPLOADS, SKILLS, SHARES];
 
 /// The newest format this program knows.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
@@ -113,6 +113,14 @@ UPDATE harnesses SET config = json_set(config, '$.skills', json((
         json_object('blob', iif(files IS NULL, NULL, blob))) ORDER BY position), '[]')
     FROM inline WHERE harness = harnesses.id)));
 DROP TABLE inline;
+";
+
+/// Read-only links to sessions.
+const SHARES: &str = "
+CREATE TABLE shares (
+    session TEXT PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
+    id TEXT NOT NULL UNIQUE, secret TEXT NOT NULL UNIQUE, created_ms INTEGER NOT NULL
+) STRICT;
 ";
 
 /// Makes the tables or brings them to the newest format.

@@ -1,4 +1,6 @@
 //! What is around tasks: harnesses, uploads, sharing, tokens and the limits of clients.
 
 mod harnesses;
+mod public;
+mod sharing;
 mod uploads;

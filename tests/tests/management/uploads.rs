@@ -1,5 +1,6 @@
 //! `POST /v1/files`: whole, bounded, durable, and of one scope.
 
+use crate::sharing::peak_bytes;
 use hangar_tests::checked::{Checked, refusal};
 use hangar_tests::http::Answer;
 use serde_json::{Value, json};
@@ -147,13 +148,6 @@ fn a_file_that_does_not_arrive_whole_is_not_there() {
     // It answers when it has looked.
     assert_eq!(server.get("/v1/files")["data"], json!([]));
     assert_eq!(on_disk(&server), Vec::<String>::new());
-}
-
-/// The most memory a process ever had.
-fn peak_bytes(pid: i32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
 #[test]
