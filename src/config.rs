@@ -1,9 +1,11 @@
-//! The operator's configuration: `config.toml` in the state directory. Every key has a default.
+//! The operator's configuration: `config.toml` in the state directory, and what stands before it
+//! ([`sources`]). Every key has a default.
 //!
 //! `docs/configuration.md` is printed from this file.
 
 #[cfg(test)]
 mod document;
+pub mod sources;
 
 use hangar_runtime::ids::DEFAULT_RANGE_BASE;
 use hangar_runtime::plan::Limits;
@@ -236,25 +238,6 @@ impl LimitsConfig {
             open_files_max: self.open_files_max.unwrap_or(base.open_files_max),
             file_bytes_max: self.file_bytes_max.unwrap_or(base.file_bytes_max),
             tmpfs_bytes_max: self.tmpfs_bytes_max.unwrap_or(base.tmpfs_bytes_max),
-        }
-    }
-}
-
-impl Config {
-    /// Reads `config.toml` of a directory; without the file everything is at its default.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or a key is unknown or has the wrong type.
-    pub fn read(directory: &Path) -> Result<Self, String> {
-        match std::fs::read_to_string(directory.join("config.toml")) {
-            Ok(text) => {
-                let config: Self = toml::from_str(&text)
-                    .map_err(|error| format!("config.toml is not valid: {error}"))?;
-                config.build.check().map_err(|why| format!("config.toml is not valid: {why}"))?;
-                Ok(config)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(format!("config.toml cannot be read: {error}")),
         }
     }
 }

@@ -12,7 +12,7 @@ mod server;
 mod warden;
 
 use crate::app::ApiFiles;
-use crate::config::Config;
+use crate::config::{Config, sources};
 use crate::warden_client::{OtherBuild, WardenError, connect_blocking};
 use hangar_runtime::ids::Range;
 use hangar_runtime_sys::SignalFd;
@@ -30,6 +30,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Where clients connect by TCP; none for a server of the local socket only.
     pub listen: Option<SocketAddr>,
+    /// Values of the configuration, as `KEY=VALUE`.
+    pub set: Vec<String>,
     /// The server ends after its standard input did, once no command runs any more.
     pub ephemeral: bool,
 }
@@ -116,8 +118,7 @@ pub fn run(options: Options) -> Result<(), ServeError> {
 }
 
 fn prepare_as_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeError> {
-    let config = Config::read(&options.state_dir)
-        .map_err(|why| ServeError::step("reading the configuration", why))?;
+    let config = configuration(options)?;
     let range = range::checked(config.warden.range_base, &options.state_dir)?;
     let state = directories::prepare(&options.state_dir, range)?;
     let lock = directories::lock(&state.path)?;
@@ -147,8 +148,7 @@ fn prepare_as_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeE
 /// Without root: only where a warden runs, and as the user the API's files belong to.
 fn prepare_without_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeError> {
     let dir = &options.state_dir;
-    let config =
-        Config::read(dir).map_err(|why| ServeError::step("reading the configuration", why))?;
+    let config = configuration(options)?;
     let range = range::checked(config.warden.range_base, dir)?;
     let own = rustix::process::geteuid().as_raw() == range.api();
     let warden = match connect_blocking(&socket_of(dir)) {
@@ -170,6 +170,12 @@ fn prepare_without_root(options: &Options, signals: SignalFd) -> Result<Ready, S
         signals,
         _lock: directories::lock(dir)?,
     })
+}
+
+fn configuration(options: &Options) -> Result<Config, ServeError> {
+    let resolved = sources::resolve(&options.state_dir, std::env::vars(), &options.set);
+    let resolved = resolved.map_err(|why| ServeError::step("reading the configuration", why))?;
+    Ok(resolved.config)
 }
 
 fn socket_of(dir: &Path) -> PathBuf {

@@ -9,12 +9,14 @@ mod artifacts;
 mod build;
 mod client;
 mod command;
+mod configuration;
 mod daemon;
 mod doctor;
 mod environments;
 mod error;
 mod exit;
 mod frames;
+mod generate;
 mod options;
 mod output;
 mod progress;
@@ -28,7 +30,7 @@ mod tokens;
 mod wire;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use environments::EnvironmentCommand;
 use error::{CliError, While};
 use options::Server;
@@ -76,6 +78,13 @@ enum Command {
     Audit(sessions::Shown),
     /// Tell what this host enforces and lacks, by trying; fails where sessions cannot run
     Doctor,
+    /// What a server on this host would be started with
+    #[command(subcommand)]
+    Config(configuration::ConfigCommand),
+    /// Print completions for a shell
+    Completions(generate::Completions),
+    /// Write manual pages
+    Man(generate::Manual),
     /// Dial out for sessions; started by the warden
     #[command(hide = true)]
     Egress(Egress),
@@ -93,6 +102,9 @@ struct Serve {
     /// Listen here too, for clients with the token
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
+    /// A value of the configuration, before config.toml and the environment; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Serve one `hangar run`: end with standard input
     #[arg(long, hide = true)]
     ephemeral: bool,
@@ -143,6 +155,9 @@ impl Cli {
                 .while_doing(|| "the egress proxy ended")
                 .map(|()| 0),
             Command::Doctor => doctor::run(&self.server.state_dir),
+            Command::Config(command) => configuration::run(&command, &self.server.state_dir),
+            Command::Completions(completions) => completions.run(Cli::command()),
+            Command::Man(manual) => manual.run(Cli::command()),
             client => {
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
@@ -165,9 +180,12 @@ impl Command {
             Self::Session(command) => sessions::run(&command, server).await,
             Self::Token(command) => tokens::run(&command, server).await.map(|()| 0),
             Self::Audit(shown) => sessions::audit(&shown, server).await.map(|()| 0),
-            Self::Serve(_) | Self::Doctor | Self::Egress(_) => {
-                Err(CliError::new("no command of a client"))
-            }
+            Self::Serve(_)
+            | Self::Doctor
+            | Self::Config(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Egress(_) => Err(CliError::new("no command of a client")),
         }
     }
 }
@@ -181,6 +199,7 @@ impl Serve {
         let options = crate::serve::Options {
             state_dir: server.state_dir,
             listen: self.listen,
+            set: self.set,
             ephemeral: self.ephemeral,
         };
         crate::serve::run(options).while_doing(|| "the server ended")
@@ -190,7 +209,6 @@ impl Serve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -211,6 +229,10 @@ mod tests {
             "hangar env diff content-studio 1 2 --json",
             "hangar env rm content-studio --version 1",
             "hangar token create ci --scope team --read-only",
+            "hangar config show --set build.timeout_s=5 --json",
+            "hangar completions zsh",
+            "hangar man out",
+            "hangar serve --set build.timeout_s=5 --set log.format=json",
             "hangar session exec hsess0123456789abcdef0123456789abcdef --timeout 1.5 -- ls -l",
             "hangar egress --control-fd 3",
         ] {

@@ -12,6 +12,10 @@ const HEAD: &str = "\
 Printed from `src/config.rs`; a test compares the two. `hangar serve` reads `config.toml` in the state
 directory when it starts. The file is optional, belongs to root, and every key has a default; a key
 that is not known is an error. A size is a number of bytes, a time one of seconds.
+
+A variable of the environment comes before the file, and `--set KEY=VALUE` of `hangar serve` before both:
+`build.timeout_s` is `HANGAR_BUILD__TIMEOUT_S` and `--set build.timeout_s=600`. `hangar config show` tells
+every value and where it comes from.
 ";
 
 /// A field of a structure: its name, its type and what is said of it.

@@ -1,5 +1,6 @@
 //! `hangar run` and its sisters, as a user meets them: the built program, real sessions.
 
+mod configuration;
 mod egress;
 mod environments;
 mod host;
