@@ -37,6 +37,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Scope {
     }
 }
 
+/// For what little of reading would start something: the rest is refused before it gets here.
+impl<S: Send + Sync> FromRequestParts<S> for Access {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
+        let access = parts.extensions.get::<Self>().copied();
+        access.ok_or_else(|| Failure::new(Code::MissingCredential, "a bearer token is needed"))
+    }
+}
+
 /// Whoever asks is on this host, and root or of the group of the API.
 #[derive(Debug, Clone, Copy)]
 pub struct Operator;
@@ -116,6 +126,7 @@ pub async fn authenticate(
     let mut response = match permit(access, &request) {
         Ok(()) => {
             request.extensions_mut().insert(Scope(caller.scope.clone()));
+            request.extensions_mut().insert(access);
             next.run(request).await
         }
         Err(failure) => failure.into_response(),

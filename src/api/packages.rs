@@ -6,6 +6,7 @@ use crate::app::App;
 use crate::environments::spec::{Manager, Spec};
 use crate::failure::{Code, Failure};
 use crate::lookups;
+use crate::store::Access;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
@@ -24,10 +25,12 @@ pub(super) async fn runtimes(State(app): State<Arc<App>>, _: Scope) -> Json<Valu
 }
 
 /// What a manager's registry says about a specification. What is no specification is refused; what
-/// could not be learnt is `null`.
+/// could not be learnt is `null`. To ask takes a session, so a token for reading is told only what
+/// others asked before.
 pub(super) async fn check(
     State(app): State<Arc<App>>,
     _: Scope,
+    access: Access,
     QueryOf(query): QueryOf<HashMap<String, String>>,
 ) -> Result<Json<Value>, Failure> {
     let asked = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
@@ -37,7 +40,13 @@ pub(super) async fn check(
     let text = asked("spec");
     let spec = Spec::parse(manager, text)
         .ok_or_else(|| refused("spec", "the text is not a package specification"))?;
-    let answer = lookups::ask(&app, manager, &spec).await?;
+    let answer = match access {
+        Access::Read => lookups::known(&app, manager, &spec).ok_or_else(|| {
+            let message = "this token is for reading only, and asking a registry starts a session";
+            Failure::new(Code::InsufficientScope, message)
+        })?,
+        Access::Full => lookups::ask(&app, manager, &spec).await?,
+    };
     Ok(Json(json!({
         "object": "environment.package",
         "manager": manager.as_str(),

@@ -76,6 +76,12 @@ impl Lookups {
     }
 }
 
+/// What the manager's registry said about a package a short while ago, to anybody who asked.
+#[must_use]
+pub fn known(app: &App, manager: Manager, spec: &Spec) -> Option<Answer> {
+    app.lookups.remembered(&(manager, spec.clone()))
+}
+
 /// What the manager's registry says about a package.
 ///
 /// # Errors

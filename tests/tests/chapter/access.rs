@@ -151,3 +151,26 @@ fn a_token_for_reading_reads() {
     }
     assert_eq!(public.server.call("GET", &format!("{path}/files/f"), b"").body, b"x");
 }
+
+#[test]
+fn a_token_for_reading_starts_no_lookup() {
+    let public = Public::start();
+    let token = public.token(&json!({ "read_only": true }));
+    let token = Some(secret(&token));
+    let path = "/v1/environments/packages/check?manager=pip&spec=six==1.16.0";
+    let refused = public.call(token, "GET", path, b"");
+    assert_eq!(refusal(&refused), (403, "insufficient_scope".to_owned()));
+    assert_eq!(
+        std::fs::read_dir(public.server.state().join("sessions")).unwrap().count(),
+        0,
+        "a session was started"
+    );
+    // What it may read without one: what somebody asked, and what this host has.
+    let asked = public.server.get(path);
+    assert_eq!(asked["exists"], true, "{asked}");
+    let known = public.call(token, "GET", path, b"");
+    assert_eq!((known.status, known.json()), (200, asked));
+    assert_eq!(public.call(token, "GET", "/v1/environments/runtimes", b"").status, 200);
+    let odd = public.call(token, "GET", "/v1/environments/packages/check?manager=gem", b"");
+    assert_eq!(refusal(&odd), (400, "environment_invalid".to_owned()));
+}
