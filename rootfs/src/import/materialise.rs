@@ -13,7 +13,7 @@ use crate::names::{NameFault, parts_of, printable, quoted};
 use crate::refusal::Attempt;
 use crate::tree::{self, open_directory, split, stat_leaf, too_many_entries};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, futimens, linkat, mkdirat, openat};
-use rustix::fs::{symlinkat, unlinkat};
+use rustix::fs::{SeekFrom, ftruncate, seek, symlinkat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -217,12 +217,20 @@ impl<'a> Materialiser<'a> {
         file: &OwnedFd,
     ) -> Result<[u8; 4], Refusal> {
         let mut begins = [0; 4];
-        let mut at_start = true;
+        let (mut at_start, mut ends_in_hole) = (true, false);
         loop {
+            let hole = data.pass_hole();
+            if hole > 0 {
+                (at_start, ends_in_hole) = (false, true);
+                self.bytes += hole;
+                seek(file, SeekFrom::Current(hole.cast_signed()))
+                    .attempt(|| quoted(path), "lseek")?;
+            }
             let count = data.read(&mut self.buffer)?;
             if count == 0 {
-                return Ok(begins);
+                break;
             }
+            ends_in_hole = false;
             if std::mem::take(&mut at_start) && count >= begins.len() {
                 begins.copy_from_slice(&self.buffer[..4]);
             }
@@ -233,6 +241,12 @@ impl<'a> Materialiser<'a> {
                 rest = &rest[written..];
             }
         }
+        if ends_in_hole {
+            // Only what is written makes a file longer.
+            let end = seek(file, SeekFrom::Current(0)).attempt(|| quoted(path), "lseek")?;
+            ftruncate(file, end).attempt(|| quoted(path), "ftruncate")?;
+        }
+        Ok(begins)
     }
 
     fn make_directory(&mut self, path: &[u8], member: &Member) -> Result<(), Fault> {

@@ -55,25 +55,64 @@ pub enum Next {
     Stop,
 }
 
+/// A part of a file with holes that has data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it begins.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub length: u64,
+}
+
 /// The data of a member.
 pub struct Data<'a> {
     entry: &'a mut dyn Read,
     size: u64,
     left: u64,
     place: &'a Place,
+    holes: Option<Holes>,
+}
+
+/// How far a file with holes was read.
+struct Holes {
+    /// The segments that were not read yet, the next one last.
+    segments: Vec<Segment>,
+    at: u64,
+    size: u64,
 }
 
 impl<'a> Data<'a> {
     pub(super) fn new(entry: &'a mut dyn Read, size: u64, place: &'a Place) -> Self {
-        Self { entry, size, left: size, place }
+        Self { entry, size, left: size, place, holes: None }
     }
 
-    /// Reads the next bytes; 0 only at the end of the member.
+    /// The same for a file of which only these segments are there.
+    pub(super) fn with_holes(mut self, mut segments: Vec<Segment>, size: u64) -> Self {
+        segments.reverse();
+        self.holes = Some(Holes { segments, at: 0, size });
+        self
+    }
+
+    /// Passes over a hole; how many zeros stand for it. 0 where data come next, and at the end.
+    pub fn pass_hole(&mut self) -> u64 {
+        let Some(holes) = &mut self.holes else { return 0 };
+        let until = holes.segments.last().map_or(holes.size, |segment| segment.offset);
+        let hole = until.saturating_sub(holes.at);
+        holes.at += hole;
+        hole
+    }
+
+    /// Reads the next bytes; 0 only at the end of the member. A hole that is not passed over is
+    /// left out.
     ///
     /// # Errors
     /// When the archive ends before the member does, or is damaged.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, Refusal> {
-        let want = usize::try_from(self.left).unwrap_or(usize::MAX).min(into.len());
+        let next = match &mut self.holes {
+            None => self.left,
+            Some(holes) => holes.next(),
+        };
+        let want = usize::try_from(next).unwrap_or(usize::MAX).min(into.len());
         if want == 0 {
             return Ok(0);
         }
@@ -81,10 +120,27 @@ impl<'a> Data<'a> {
             Ok(0) => Err(self.place.cut_short(Some((self.size - self.left, self.size)))),
             Ok(count) => {
                 self.left -= count as u64;
+                if let Some(holes) = &mut self.holes {
+                    holes.advance(count as u64);
+                }
                 Ok(count)
             }
             Err(error) => Err(self.place.fault(&error)),
         }
+    }
+}
+
+impl Holes {
+    /// How many bytes of data come before the next hole.
+    fn next(&mut self) -> u64 {
+        let Some(segment) = self.segments.last() else { return 0 };
+        self.at = self.at.max(segment.offset);
+        segment.offset + segment.length - self.at
+    }
+
+    fn advance(&mut self, count: u64) {
+        self.at += count;
+        self.segments.pop_if(|segment| segment.offset + segment.length == self.at);
     }
 }
 

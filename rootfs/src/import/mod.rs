@@ -4,6 +4,7 @@
 //! once, and what a wrapping directory holds is moved up at the end ([`unwrap`]); over something
 //! that is there it is read twice, first to find that directory ([`wrapper`]).
 
+mod blocks;
 pub mod format;
 mod materialise;
 pub mod member;
@@ -11,6 +12,7 @@ mod parents;
 pub mod pax;
 mod place;
 mod settle;
+pub mod sparse;
 mod stream;
 mod tar;
 mod unpack;

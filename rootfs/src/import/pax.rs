@@ -1,5 +1,6 @@
 //! Extension headers of tar: pax records and GNU's long names.
 
+use super::sparse;
 use crate::names::quoted;
 use crate::tree::Time;
 
@@ -15,8 +16,8 @@ pub struct Extensions {
     pub size: Option<u64>,
     /// The time of last modification.
     pub mtime: Option<Time>,
-    /// Whether the data is that of a sparse file.
-    pub sparse: bool,
+    /// Where the data of a sparse file goes.
+    pub sparse: Option<sparse::Records>,
 }
 
 impl Extensions {
@@ -42,18 +43,27 @@ impl Extensions {
                 b"size" => self.size = Some(number(value).ok_or("a pax size is no number")?),
                 // A time that is none is no reason to refuse a project.
                 b"mtime" => self.mtime = parse_time(value),
-                _ if key.starts_with(b"GNU.sparse.") => self.sparse = true,
+                _ if key.starts_with(b"GNU.sparse.") => {
+                    self.sparse.get_or_insert_default().take(key, value)?;
+                }
+                b"SCHILY.realsize" => {
+                    return Err("a sparse file is stored in a way that is not GNU tar's".into());
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// The name of the member whose header says `written`.
+    /// The name of the member whose header says `written`. That of a sparse file is in a record of
+    /// its own, and what stands elsewhere is made up.
     ///
     /// # Errors
     /// When there are two long names that differ.
     pub fn name(&self, written: &[u8]) -> Result<Vec<u8>, String> {
+        if let Some(name) = self.sparse.as_ref().and_then(|sparse| sparse.name.as_ref()) {
+            return Ok(name.clone());
+        }
         one_of(self.pax_name.as_ref(), self.long_name.as_ref(), written)
     }
 

@@ -63,6 +63,15 @@ impl Stream {
         self.ended.clone()
     }
 
+    /// Counts bytes that the files have and the stream has not.
+    ///
+    /// # Errors
+    /// Those of the budgets.
+    pub(super) fn count(&mut self, bytes: u64) -> Result<(), Refusal> {
+        self.unpacked = self.unpacked.saturating_add(bytes);
+        self.check_budget()
+    }
+
     fn check_budget(&self) -> Result<(), Refusal> {
         if self.unpacked > self.unpacked_max {
             let message = format!("the archive unpacks to more than {} bytes", self.unpacked_max);

@@ -1,13 +1,15 @@
 //! The members of a tar, with their extension headers applied.
 //!
-//! The `tar` crate finds the headers; the extension headers are read here, because a pax record or
+//! The `tar` crate takes headers apart; the extension headers are read here, because a pax record or
 //! a long name is as hostile as the rest and must stay small. What two readers of tar could
 //! understand in two ways is refused instead of guessed.
 
+use super::blocks::Blocks;
 use super::format::Format;
 use super::member::{Data, Kind, Member, Next};
 use super::pax::{Extensions, header_time};
 use super::place::{At, Place};
+use super::sparse::{Layout, Records};
 use super::stream::Stream;
 use crate::job::{ImportOptions, Refusal, RefusalCode};
 use crate::names::quoted;
@@ -36,19 +38,17 @@ pub(super) fn read_members(
 ) -> Result<(), Refusal> {
     let stream = Stream::open(upload, format, &options.limits, options.ratio_max)?;
     let mut place = Place { ended: stream.ended(), at: At::Start };
-    let mut archive = ::tar::Archive::new(stream);
-    let entries = archive.entries().map_err(|error| place.fault(&error))?;
+    let mut blocks = Blocks::new(stream);
     let mut extensions = Extensions::default();
     let (mut members, mut in_a_row) = (0, 0);
-    for entry in entries.raw(true) {
-        let mut entry = entry.map_err(|error| place.fault(&error))?;
-        let kind = entry.header().entry_type().as_byte();
+    while let Some(header) = blocks.header().map_err(|error| place.fault(&error))? {
+        let kind = header.entry_type().as_byte();
         if matches!(kind, b'x' | b'X' | b'g' | b'L' | b'K') {
             in_a_row += 1;
             if in_a_row > EXTENSIONS_MAX {
                 return Err(place.damaged("more than 16 extension headers belong to one member"));
             }
-            let bytes = read_extension(&mut entry, &place)?;
+            let bytes = read_extension(&mut blocks, &place)?;
             extensions.take(kind, &bytes).map_err(|cause| place.damaged(&cause))?;
             continue;
         }
@@ -56,16 +56,45 @@ pub(super) fn read_members(
         if members > options.limits.entries_max {
             return Err(too_many_entries(&options.limits));
         }
-        let extensions = std::mem::take(&mut extensions);
-        let member = member_of(entry.header(), &extensions, &place)?;
+        let mut extensions = std::mem::take(&mut extensions);
+        let mut member = member_of(&header, &extensions, &place)?;
         place.at = At::Member(member.name.clone());
-        let mut data = Data::new(&mut entry, member.size, &place);
-        if each(&member, &mut data)? == Next::Stop {
+        let layout = layout_of(&header, &member, extensions.sparse.take(), &mut blocks, &place)?;
+        let next = match layout {
+            None => each(&member, &mut Data::new(&mut blocks, member.size, &place))?,
+            Some(Layout { segments, size, stored }) => {
+                member.size = size;
+                let data = Data::new(&mut blocks, stored, &place);
+                let next = each(&member, &mut data.with_holes(segments, size))?;
+                blocks.count_hole(size - stored)?;
+                next
+            }
+        };
+        if next == Next::Stop {
             return Ok(());
         }
         place.at = At::After(member.name);
     }
-    read_to_end(archive.into_inner(), &place)
+    read_to_end(blocks.into_rest(), &place)
+}
+
+/// Where the data of a sparse member goes; `None` for all others.
+fn layout_of(
+    header: &::tar::Header,
+    member: &Member,
+    records: Option<Records>,
+    blocks: &mut Blocks,
+    place: &Place,
+) -> Result<Option<Layout>, Refusal> {
+    let is_old = header.entry_type().as_byte() == b'S';
+    match records {
+        Some(_) if is_old || member.kind != Kind::File => {
+            Err(place.ambiguous("it is sparse, and of a kind that is not"))
+        }
+        Some(records) => records.layout(member.size, blocks, place).map(Some),
+        None if is_old => Layout::of_header(header, member.size, blocks, place).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Puts a member together from its header and what the extension headers before it say.
@@ -86,7 +115,7 @@ fn member_of(
     if extensions.size.is_some_and(|other| other != size) {
         return Err(place.ambiguous(&format!("{} has two different sizes", quoted(&name))));
     }
-    let kind = kind_of(header.entry_type().as_byte(), &name, extensions)?;
+    let kind = kind_of(header.entry_type().as_byte(), &name)?;
     let has_data = matches!(kind, Kind::File | Kind::Unknown);
     if size != 0 && !has_data {
         let cause = format!("{} has data and is of a kind that has none", quoted(&name));
@@ -103,14 +132,7 @@ fn member_of(
     })
 }
 
-fn kind_of(code: u8, name: &[u8], extensions: &Extensions) -> Result<Kind, Refusal> {
-    if code == b'S' || extensions.sparse {
-        let message = format!(
-            "the member {} is stored as a sparse file, which is not read; pack without --sparse",
-            quoted(name)
-        );
-        return Err(Refusal::new(RefusalCode::UnsupportedFormat, message));
-    }
+fn kind_of(code: u8, name: &[u8]) -> Result<Kind, Refusal> {
     if code == b'M' {
         let message = format!("the member {} goes on from another volume", quoted(name));
         return Err(Refusal::new(RefusalCode::UnsupportedFormat, message));
@@ -118,7 +140,7 @@ fn kind_of(code: u8, name: &[u8], extensions: &Extensions) -> Result<Kind, Refus
     Ok(match code {
         // Before POSIX, a directory was a file whose name ends in a slash.
         b'0' | 0 | b'7' if name.ends_with(b"/") => Kind::Directory,
-        b'0' | 0 | b'7' => Kind::File,
+        b'0' | 0 | b'7' | b'S' => Kind::File,
         b'5' => Kind::Directory,
         b'2' => Kind::Symlink,
         b'1' => Kind::HardLink,

@@ -86,6 +86,9 @@ fn begins_as_apple_double(data: &mut Data<'_>) -> Result<bool, Refusal> {
     let mut magic = [0; 4];
     let mut have = 0;
     while have < magic.len() {
+        if data.pass_hole() > 0 {
+            return Ok(false);
+        }
         match data.read(&mut magic[have..])? {
             0 => return Ok(false),
             count => have += count,

@@ -119,6 +119,43 @@ fn tars_of_bsdtar_are_read_as_both_read_them() {
     }
 }
 
+/// Files with holes in front, behind and between; with more parts than one header, and one block
+/// behind it, have room for; of nothing but a hole.
+const HOLES: &str = "mkdir holes; cd holes
+    truncate -s 3M end; printf end >> end
+    printf begin > begin; truncate -s 5000000 begin
+    truncate -s 1M none
+    for part in $(seq 60); do
+        printf \"part %s\" $part | dd of=many bs=1 seek=$((part * 70000)) conv=notrunc status=none
+    done
+    truncate -s 1 tiny; sync";
+
+#[test]
+fn sparse_files_are_read_as_gnu_tar_and_bsdtar_read_them() {
+    let bench = Bench::new();
+    shell(&bench.path("project"), HOLES);
+    for format in [
+        "--format=gnu",
+        "--format=oldgnu",
+        "--format=posix --sparse-version=0.0",
+        "--format=posix --sparse-version=0.1",
+        "--format=posix --sparse-version=1.0",
+    ] {
+        let pack = format!(
+            "tar {format} --sparse -cf ../archive . && test $(du -sm ../archive | cut -f1) -lt 8"
+        );
+        bench.compare(&pack, "tar -xf ../archive", 0);
+        bench.compare(&pack, "bsdtar -xf ../archive", 0);
+    }
+    for format in ["pax", "gnutar"] {
+        bench.compare(
+            &format!("bsdtar --format {format} -cf ../archive *"),
+            "tar -xf ../archive 2>/dev/null",
+            0,
+        );
+    }
+}
+
 #[test]
 fn zips_are_read_as_unzip_and_bsdtar_read_them() {
     let bench = Bench::new();

@@ -61,6 +61,49 @@ fn tars() -> Tar {
         .member(&Header::new(b"p/._f", b'0').size(4), b"\x00\x05\x16\x07")
 }
 
+/// A sparse member in each of its forms.
+fn sparse() -> Tar {
+    let number = |number: u64| format!("{number:011o}\0");
+    let old = Header::new(b"old", b'S').size(3).raw(257, b"ustar  \0").raw(482, b"\x01");
+    let old =
+        old.raw(386, (number(1024) + &number(1)).as_bytes()).raw(483, number(4096).as_bytes());
+    let mut further = vec![0; 512];
+    further[..24].copy_from_slice((number(2048) + &number(2)).as_bytes());
+    let map = [&b"1\n5\n3\n"[..], &[0; 506], b"end"].concat();
+    let size = ("GNU.sparse.size", &b"9"[..]);
+    Tar::new()
+        .member(&old, &[&further[..], b"end"].concat())
+        .pax(b'x', &[size, ("GNU.sparse.offset", b"2"), ("GNU.sparse.numbytes", b"3")])
+        .file("first", "end")
+        .pax(b'x', &[size, ("GNU.sparse.name", b"second"), ("GNU.sparse.map", b"0,1,5,2")])
+        .file("GNUSparseFile.1/second", "end")
+        .pax(
+            b'x',
+            &[
+                ("GNU.sparse.major", b"1"),
+                ("GNU.sparse.minor", b"0"),
+                ("GNU.sparse.name", b"third"),
+                ("GNU.sparse.realsize", b"9"),
+            ],
+        )
+        .file("GNUSparseFile.2/third", map)
+}
+
+#[test]
+fn the_forms_of_sparse_members_are_those_of_the_corpus() {
+    let place = crate::listing::Place::new();
+    let tar = sparse().finish();
+    let outcome = crate::hostile::run(&place, &tar, &crate::hostile::keep()).unwrap();
+    assert_eq!((outcome.written, outcome.bytes), (4, 4096 + 9 * 3));
+    let read = |name: &str| fs::read(place.path().join(name)).unwrap();
+    assert_eq!(read("first"), b"\0\0end\0\0\0\0");
+    assert_eq!(read("second"), b"e\0\0\0\0nd\0\0");
+    assert_eq!(read("third"), b"\0\0\0\0\0end\0");
+    let old = read("old");
+    assert_eq!((old.len(), old[1024], &old[2048..2050]), (4096, b'e', &b"nd"[..]));
+    assert_eq!(old.iter().filter(|byte| **byte != 0).count(), 3);
+}
+
 fn zips() -> Zip {
     Zip::new()
         .directory("d/")
@@ -79,6 +122,7 @@ fn every_seed_is_in_the_corpus() {
     let seeds: Vec<(&str, Vec<u8>)> = vec![
         ("import/tar", tar.clone()),
         ("import/tar-without-end", tars().unfinished()),
+        ("import/tar-sparse", sparse().finish()),
         ("import/tar.gz", gzip(&tar)),
         ("import/tar.zst", zstd(&tar)),
         ("import/tar.xz", xz(&tar)),

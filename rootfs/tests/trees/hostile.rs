@@ -299,18 +299,6 @@ fn what_can_be_read_in_two_ways_is_refused() {
             &["pax record is malformed", "after the member \"a\""],
         ),
         refusing(
-            "a sparse file of GNU (A16)",
-            Tar::new().special("holes", b'S').finish(),
-            UnsupportedFormat,
-            &["\"holes\"", "sparse"],
-        ),
-        refusing(
-            "a sparse file of pax (A16)",
-            pax(&[("GNU.sparse.major", b"1")]).file("GNUSparseFile.0/holes", "").finish(),
-            UnsupportedFormat,
-            &["sparse"],
-        ),
-        refusing(
             "a part of another volume",
             Tar::new().special("half", b'M').finish(),
             UnsupportedFormat,
@@ -321,6 +309,109 @@ fn what_can_be_read_in_two_ways_is_refused() {
             [Tar::new().file("a", "1").finish(), Tar::new().file("b", "2").finish()].concat(),
             CorruptArchive,
             &["more bytes follow the end", "after the member \"a\""],
+        ),
+    ];
+    assert_refused(table, &keep());
+}
+
+#[test]
+fn maps_of_sparse_files_that_are_none_are_refused() {
+    use RefusalCode::*;
+    let mapped = |map: &[u8], size: &[u8]| {
+        Tar::new()
+            .pax(b'x', &[("GNU.sparse.map", map), ("GNU.sparse.size", size)])
+            .file("holes", "12345")
+            .finish()
+    };
+    let fore = |records: &[(&str, &[u8])], data: &[u8]| {
+        let common = [("GNU.sparse.major", &b"1"[..]), ("GNU.sparse.minor", b"0")];
+        Tar::new().pax(b'x', &[&common, records].concat()).file("holes", data).finish()
+    };
+    let real = [("GNU.sparse.realsize", &b"9000"[..])];
+    let block = |text: &[u8]| [text, &vec![0; 512 - text.len()]].concat();
+    const CAUSE: [&str; 2] = ["\"holes\"", "the map of a sparse file"];
+    let table = vec![
+        refusing("not in order", mapped(b"7,3,0,2", b"10"), CorruptArchive, &CAUSE),
+        refusing("twice in one place", mapped(b"0,3,2,2", b"10"), CorruptArchive, &CAUSE),
+        refusing("beyond the size", mapped(b"0,2,8,3", b"10"), CorruptArchive, &CAUSE),
+        refusing(
+            "beyond what a number holds",
+            mapped(b"18446744073709551615,5", b"10"),
+            CorruptArchive,
+            &CAUSE,
+        ),
+        refusing("half a pair", mapped(b"0,2,8", b"10"), CorruptArchive, &["map"]),
+        refusing(
+            "less than the data",
+            mapped(b"0,3", b"10"),
+            AmbiguousArchive,
+            &["a sparse file has 5 bytes and a map of 3"],
+        ),
+        refusing(
+            "more than the data",
+            mapped(b"0,9", b"10"),
+            AmbiguousArchive,
+            &["a sparse file has 5 bytes and a map of 9"],
+        ),
+        refusing(
+            "no size",
+            Tar::new().pax(b'x', &[("GNU.sparse.map", b"0,5")]).file("holes", "12345").finish(),
+            CorruptArchive,
+            &["has no size"],
+        ),
+        refusing("a map without numbers", fore(&real, &block(b"1\nx\n")), CorruptArchive, &CAUSE),
+        refusing("a map without an end", fore(&real, &block(b"3\n0\n5\n")), CorruptArchive, &CAUSE),
+        refusing("a map longer than the data", fore(&real, b"1\n0\n"), CorruptArchive, &CAUSE),
+        refusing(
+            "another version",
+            Tar::new()
+                .pax(b'x', &[("GNU.sparse.major", b"2"), ("GNU.sparse.realsize", b"5")])
+                .file("holes", "12345")
+                .finish(),
+            UnsupportedFormat,
+            &["version 2.0"],
+        ),
+        refusing(
+            "a record that nobody knows",
+            Tar::new().pax(b'x', &[("GNU.sparse.new", b"2")]).file("holes", "").finish(),
+            CorruptArchive,
+            &["GNU.sparse.new"],
+        ),
+        refusing(
+            "a sparse file of star",
+            Tar::new().pax(b'x', &[("SCHILY.realsize", b"5")]).file("holes", "").finish(),
+            CorruptArchive,
+            &["not GNU tar's"],
+        ),
+        refusing(
+            "the old form without GNU's header",
+            Tar::new().special("holes", b'S').finish(),
+            UnsupportedFormat,
+            &["not GNU tar's"],
+        ),
+        refusing(
+            "a sparse directory",
+            Tar::new().pax(b'x', &[("GNU.sparse.size", b"5")]).directory("holes").finish(),
+            AmbiguousArchive,
+            &["it is sparse"],
+        ),
+        refusing(
+            "a file that is nothing but a hole of many bytes",
+            Tar::new()
+                .pax(b'x', &[("GNU.sparse.map", b""), ("GNU.sparse.size", b"900000000000")])
+                .file("holes", "")
+                .finish(),
+            FileTooLarge,
+            &["\"holes\" has 900000000000 bytes"],
+        ),
+        refusing(
+            "a bomb of holes",
+            Tar::new()
+                .pax(b'x', &[("GNU.sparse.map", b""), ("GNU.sparse.size", b"1000000000")])
+                .file("holes", "")
+                .finish(),
+            RatioTooHigh,
+            &["it is taken for a bomb"],
         ),
     ];
     assert_refused(table, &keep());

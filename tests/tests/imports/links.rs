@@ -73,7 +73,8 @@ pub fn absolute_and_dangling_links() {
         .symlink("var/run", "/run")
         .symlink("later", "not/yet/there")
         .file("bin/x", "x");
-    // A project is not refused for them: what leads nowhere stays, what is absolute is dropped.
+    // A project is not refused for them. What leads nowhere within the root stays; what is absolute
+    // leads out of it, and the protocol says of such links that they are dropped and counted.
     let answer = ground.takes(tar);
     assert_lines(&ground, &["d bin", "f bin/x x"]);
     assert_eq!(answer["skipped_reasons"], json!({"absolute_link": 2}));
