@@ -9,6 +9,7 @@ pub mod cgroup;
 pub mod checked;
 pub mod crash;
 pub mod daemon;
+pub mod disk;
 pub mod faults;
 pub mod host;
 pub mod http;

@@ -2,13 +2,13 @@
 
 use hangar_archives::{Tar, Zip};
 use hangar_tests::daemon::Daemon;
+use hangar_tests::disk::Disk;
 use hangar_tests::http::{Answer, Body, try_ask};
 use hangar_tests::run::Place;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 /// Whether what was there before goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,41 +24,6 @@ pub struct Ground {
     place: Place,
     /// The environment.
     pub id: String,
-}
-
-/// A small file system, mounted where the state directory will be.
-struct Disk {
-    at: PathBuf,
-}
-
-impl Disk {
-    fn mount(place: &Place, bytes: u64, inodes: u32) -> Self {
-        let (at, image) = (place.state(), place.path("disk.img"));
-        fs::create_dir(&at).expect("mkdir");
-        fs::File::create(&image).expect("an image").set_len(bytes).expect("a size");
-        run("mkfs.ext4", &["-q", "-m", "0", "-N", &inodes.to_string()], &image, None);
-        run("mount", &["-o", "loop"], &image, Some(&at));
-        Self { at }
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // The last process of the server can hold the file system for a moment.
-        for _ in 0..100 {
-            let unmounted = Command::new("umount").arg(&self.at).status();
-            if unmounted.is_ok_and(|status| status.success()) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-    }
-}
-
-fn run(program: &str, arguments: &[&str], image: &Path, more: Option<&Path>) {
-    let mut command = Command::new(program);
-    let status = command.args(arguments).arg(image).args(more).status().expect("it starts");
-    assert!(status.success(), "{program}: {status}");
 }
 
 /// Bytes that are sent: an archive, or what is made of one.
