@@ -14,6 +14,8 @@ pub struct Other {
     pub declared: Vec<String>,
     /// There is a lock file.
     pub locked: bool,
+    /// What it would download lies in the source, and is used from there.
+    pub vendored: bool,
     /// Whether what it installs can be kept, and by what.
     pub kept: Kept,
 }
@@ -49,6 +51,7 @@ fn debian(declared: &[String]) -> Option<Other> {
             installer: Installer::Apt,
             declared: declared.to_vec(),
             locked: false,
+            vendored: false,
             kept: Kept::By(BTreeMap::from([listed])),
         }
     })
@@ -71,6 +74,9 @@ pub fn is_debian_package(text: &str) -> bool {
         && (rest.is_empty() || plain(&rest[1..], &['.', '+', '-', ':', '~']))
 }
 
+/// What `go mod vendor` writes beside the modules it copies into a project.
+pub const GO_VENDOR: &str = "vendor/modules.txt";
+
 fn cargo(files: Files<'_>) -> Option<Other> {
     files("Cargo.toml")?;
     let lock = files("Cargo.lock");
@@ -82,7 +88,8 @@ fn cargo(files: Files<'_>) -> Option<Other> {
         )),
     };
     let installer = Installer::Cargo;
-    Some(Other { installer, declared: Vec::new(), locked: lock.is_some(), kept })
+    let locked = lock.is_some();
+    Some(Other { installer, declared: Vec::new(), locked, vendored: false, kept })
 }
 
 fn go(files: Files<'_>) -> Option<Other> {
@@ -93,24 +100,39 @@ fn go(files: Files<'_>) -> Option<Other> {
         let to = to.trim();
         to.starts_with("./") || to.starts_with("../") || to.starts_with('/')
     });
+    let vendored = files(GO_VENDOR).is_some();
     let kept = match (local, files("go.work").is_some()) {
+        _ if vendored => Kept::Never("the modules lie in vendor"),
         (true, _) => Kept::Never("go.mod replaces a module by a local directory"),
         (_, true) => Kept::Never("there is a go.work"),
         _ => Kept::By(inputs(files, &["go.mod", "go.sum"])),
     };
     let locked = files("go.sum").is_some();
-    Some(Other { installer: Installer::Go, declared: Vec::new(), locked, kept })
+    Some(Other { installer: Installer::Go, declared: Vec::new(), locked, vendored, kept })
 }
 
 fn gems(files: Files<'_>) -> Option<Other> {
     let lock = files("Gemfile.lock")?;
     files("Gemfile")?;
-    let local = String::from_utf8_lossy(&lock).lines().any(|line| line == "PATH");
-    let kept = match local {
+    let text = String::from_utf8_lossy(&lock).into_owned();
+    let kept = match text.lines().any(|line| line == "PATH") {
         true => Kept::Never("the lock refers to local gems"),
+        false if brings_a_gem(&text, files) => Kept::Never("gems lie in vendor/cache"),
         false => Kept::By(inputs(files, &["Gemfile", "Gemfile.lock", ".ruby-version"])),
     };
-    Some(Other { installer: Installer::Bundler, declared: Vec::new(), locked: true, kept })
+    let (installer, declared) = (Installer::Bundler, Vec::new());
+    Some(Other { installer, declared, locked: true, vendored: false, kept })
+}
+
+/// Whether the project has a gem of its lock (`    NAME (VERSION)`) with it, as `bundle cache` does.
+fn brings_a_gem(lock: &str, files: Files<'_>) -> bool {
+    lock.lines().any(|line| {
+        let gem = line.strip_prefix("    ").and_then(|line| line.strip_suffix(')'));
+        let gem = gem.filter(|gem| !gem.starts_with(' ')).and_then(|gem| gem.split_once(" ("));
+        gem.is_some_and(|(name, version)| {
+            files(&format!("vendor/cache/{name}-{version}.gem")).is_some()
+        })
+    })
 }
 
 #[cfg(test)]
@@ -141,7 +163,13 @@ mod tests {
             &[("Cargo.toml", "")][..],
             &[("go.mod", "module x\nreplace a => ./a\n")],
             &[("go.mod", "module x\n"), ("go.work", "")],
+            &[("go.mod", "module x\n"), (GO_VENDOR, "# a v1.0.0\n")],
             &[("Gemfile", ""), ("Gemfile.lock", "PATH\n  remote: .\n")],
+            &[
+                ("Gemfile", ""),
+                ("Gemfile.lock", "GEM\n  specs:\n    a (1.0-x86_64-linux)\n      b (>= 1)\n"),
+                ("vendor/cache/a-1.0-x86_64-linux.gem", ""),
+            ],
         ] {
             assert!(matches!(detected(files)[0].kept, Kept::Never(_)), "{files:?}");
         }

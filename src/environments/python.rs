@@ -14,6 +14,8 @@ pub struct Project {
     pub build_requires: Vec<String>,
     /// The build backend, unless it is a part of the source.
     pub build_backend: Option<String>,
+    /// Poetry can be told that there is nothing to install but dependencies.
+    pub is_package: bool,
 }
 
 /// What the Python manifests of a source ask for.
@@ -36,8 +38,11 @@ pub struct Python {
 pub fn detect(files: Files<'_>, declared: &[String]) -> Option<Python> {
     let requirements = files("requirements.txt");
     let pyproject = files("pyproject.toml");
-    let setup = ["setup.py", "setup.cfg"].iter().any(|name| files(name).is_some());
-    let project = pyproject.as_ref().and_then(|bytes| project(bytes, setup));
+    // A lock also lies beside a file that describes no package: Poetry's of an application, uv's of
+    // a workspace.
+    let others = ["setup.py", "setup.cfg", "uv.lock", "poetry.lock"];
+    let others = others.iter().any(|name| files(name).is_some());
+    let project = pyproject.as_ref().and_then(|bytes| project(bytes, others));
     if requirements.is_none() && project.is_none() && declared.is_empty() {
         return None;
     }
@@ -107,17 +112,25 @@ fn listed(project: &Project, inputs: &mut BTreeMap<String, Vec<u8>>) -> Result<(
     all.into_iter().try_for_each(requirement)
 }
 
-/// The project a `pyproject.toml` describes. A file that only configures tools describes none.
-/// What cannot be parsed is left to pip, which says what is wrong with it.
-fn project(bytes: &[u8], setup: bool) -> Option<Project> {
-    let unknown = Project { dependencies: None, build_requires: Vec::new(), build_backend: None };
+/// The project a `pyproject.toml` describes. A file that only configures tools describes none, unless
+/// other files of a project lie beside it. What cannot be parsed is left to pip, which says what is wrong with it.
+fn project(bytes: &[u8], others: bool) -> Option<Project> {
+    let unknown = Project {
+        dependencies: None,
+        build_requires: Vec::new(),
+        build_backend: None,
+        is_package: true,
+    };
     let Ok(text) = std::str::from_utf8(bytes) else { return Some(unknown) };
     let Ok(table) = text.parse::<toml::Table>() else { return Some(unknown) };
     let project = table.get("project").and_then(toml::Value::as_table);
     let system = table.get("build-system").and_then(toml::Value::as_table);
-    if project.is_none() && system.is_none() && !setup {
+    if project.is_none() && system.is_none() && !others {
         return None;
     }
+    let poetry = table.get("tool").and_then(|tool| tool.get("poetry"));
+    let mode = poetry.and_then(|poetry| poetry.get("package-mode"));
+    let is_package = mode.and_then(toml::Value::as_bool) != Some(false);
     let build_requires = system
         .and_then(|system| strings(system.get("requires")?))
         .unwrap_or_else(|| vec!["setuptools>=40.8.0".to_owned(), "wheel".to_owned()]);
@@ -135,7 +148,7 @@ fn project(bytes: &[u8], setup: bool) -> Option<Project> {
         .and_then(|system| system.get("build-backend")?.as_str())
         .unwrap_or("setuptools.build_meta:__legacy__");
     let build_backend = (!in_tree).then(|| build_backend.to_owned());
-    Some(Project { dependencies, build_requires, build_backend })
+    Some(Project { dependencies, build_requires, build_backend, is_package })
 }
 
 fn strings(value: &toml::Value) -> Option<Vec<String>> {
@@ -192,8 +205,13 @@ mod tests {
     #[test]
     fn a_pyproject_that_only_configures_tools_installs_nothing() {
         assert!(detected(&[("pyproject.toml", "[tool.ruff]\nline-length = 100")]).is_none());
-        let old = [("pyproject.toml", "[tool.ruff]"), ("setup.py", "")];
-        assert!(detected(&old).unwrap().project.is_some());
+        for other in ["setup.py", "uv.lock", "poetry.lock"] {
+            let files = [("pyproject.toml", "[tool.x]"), (other, "")];
+            assert!(detected(&files).unwrap().project.is_some(), "{other}");
+        }
+        let application =
+            [("pyproject.toml", "[tool.poetry]\npackage-mode=false"), ("poetry.lock", "")];
+        assert!(!detected(&application).unwrap().project.unwrap().is_package);
         assert!(detected(&[]).is_none());
     }
 

@@ -85,6 +85,15 @@ pub fn has(program: &str) -> bool {
     find(program).is_some()
 }
 
+/// What Yarn 2 or newer is called where Yarn 1 has the name `yarn`.
+const YARN_BERRY: &str = "yarn-berry";
+
+/// The program that is Yarn 2 or newer, if any is; both can be installed beside each other.
+#[must_use]
+pub fn yarn_berry() -> &'static str {
+    if has(YARN_BERRY) { YARN_BERRY } else { "yarn" }
+}
+
 /// What tells one installation of a program from another, without running it: its file and what
 /// the file says about itself. Empty when sessions do not find the program.
 #[must_use]

@@ -198,6 +198,9 @@ const PROXIES: &[&str] = &[
     "ALL_PROXY",
     "npm_config_proxy",
     "npm_config_https_proxy",
+    // Yarn 2 and newer look at no other variable.
+    "YARN_HTTP_PROXY",
+    "YARN_HTTPS_PROXY",
 ];
 
 /// What a session need not try: the version it reads is complete and does not change.

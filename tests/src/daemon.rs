@@ -35,9 +35,36 @@ impl Daemon {
     /// When it does not come up.
     #[must_use]
     pub fn start_with(state: &Path, options: &[&str]) -> Self {
+        Self::start_as(Command::new(program("hangar")), state, options)
+    }
+
+    /// Starts a server on a host without some programs: `/usr/bin` and `/usr/local/bin` are mounted
+    /// over, for the server and its sessions alone, with these names left out.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_without(programs: &[&str], state: &Path) -> Self {
+        const SCRIPT: &str = "set -e
+            for directory in /usr/bin /usr/local/bin; do
+                mkdir -p \"$0/above$directory\" \"$0/work$directory\"
+                for program in $1; do mknod \"$0/above$directory/$program\" c 0 0; done
+                mount -t overlay overlay \"$directory\" \
+                    -o \"lowerdir=$directory,upperdir=$0/above$directory,workdir=$0/work$directory\"
+            done
+            shift
+            exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", SCRIPT]);
+        command.arg(state.with_file_name("hidden")).arg(programs.join(" "));
+        command.arg(program("hangar"));
+        Self::start_as(command, state, &[])
+    }
+
+    fn start_as(mut hangar: Command, state: &Path, options: &[&str]) -> Self {
         let log = state.with_file_name("server.log");
         let log = File::options().append(true).create(true).open(log).expect("a log");
-        let child = Command::new(program("hangar"))
+        let child = hangar
             .arg("serve")
             .arg("--state-dir")
             .arg(state)

@@ -1,4 +1,4 @@
-//! Git repositories behind an HTTP server that sessions can reach: in a network namespace of its
+//! Git repositories and package registries behind an HTTP server that sessions can reach: in a network namespace of its
 //! own, at an address that is neither this host's nor on the proxy's list.
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,9 +7,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Serves what `git http-backend` answers, and some answers no git server would give.
+/// Serves what `git http-backend` answers, some answers no git server would give, and the files of
+/// registries as they are.
 const SERVER: &str = r#"
-import http.server, os, subprocess, sys, time
+import http.server, os, subprocess, sys, time, urllib.parse
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -20,6 +21,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header('Location', 'http://' + path[4:] + '?' + query)
             self.end_headers()
+            return
+        if path.startswith('/files/'):
+            name = os.path.join(sys.argv[2], urllib.parse.unquote(path[1:]))
+            name += 'index.html' if name.endswith('/') else ''
+            data = open(name, 'rb').read() if os.path.isfile(name) else None
+            self.send_response(404 if data is None else 200)
+            self.send_header('Content-Type', 'text/html' if name.endswith('html') else 'application/octet-stream')
+            self.send_header('Content-Length', str(len(data or b'')))
+            self.end_headers()
+            self.wfile.write(data or b'')
             return
         body = self.rfile.read(int(self.headers.get('Content-Length') or 0))
         environment = {
@@ -121,6 +132,17 @@ impl Repositories {
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.address)
+    }
+
+    /// Puts a file on the server; it is `files/PATH` there.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn put(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.root.join("files").join(path);
+        fs::create_dir_all(path.parent().expect("it lies in a directory")).expect("mkdir");
+        fs::write(&path, content).expect("write");
+        path
     }
 
     /// Makes an empty repository, called `NAME.git` on the server.

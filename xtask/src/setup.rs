@@ -62,6 +62,12 @@ const INSTALLERS: &[Need] = &[
 const ELSEWHERE: &[(&str, &str)] = &[
     ("/usr/local/bin/pnpm --version", "npm install --global --silent --prefix /usr/local pnpm@10"),
     ("/usr/local/bin/yarn --version", "npm install --global --silent --prefix /usr/local yarn@1"),
+    // Beside Yarn 1, under the name by which builds look for it.
+    (
+        "/usr/local/bin/yarn-berry --version",
+        "npm install --global --silent --prefix /usr/local/lib/yarn-berry @yarnpkg/cli-dist@4 && \
+         ln -sf ../lib/yarn-berry/bin/yarn /usr/local/bin/yarn-berry",
+    ),
     (
         "/usr/local/bin/uv --version",
         "/usr/bin/python3 -m venv /usr/local/lib/uv && /usr/local/lib/uv/bin/pip install -q uv && \

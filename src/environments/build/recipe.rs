@@ -10,6 +10,7 @@ use super::super::reuse::Reuse;
 use crate::config;
 use crate::sessions::presets::Purpose;
 use crate::store::Parts;
+use std::collections::BTreeMap;
 
 /// The stage a build is in, as the protocol names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +124,10 @@ pub struct For<'a> {
     pub python: Option<&'a str>,
     /// Where kept packages come from.
     pub packages: Packages,
+    /// The variables that the build was given.
+    pub variables: &'a BTreeMap<String, String>,
+    /// The toolchain's Yarn 2 or newer.
+    pub yarn_berry: &'a str,
     /// Where the installers find packages.
     pub settings: &'a config::Build,
 }

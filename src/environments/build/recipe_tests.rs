@@ -1,6 +1,7 @@
 use super::*;
 use crate::environments::{manifests, reuse};
 use crate::store::Declared;
+use std::collections::BTreeMap;
 
 const MOUNT: &str = "/env/x";
 
@@ -13,13 +14,29 @@ fn made(files: &[(&str, &str)], declared: Declared) -> Recipe {
 }
 
 fn made_with(files: &[(&str, &str)], declared: Declared, source: Packages) -> Recipe {
+    made_given(files, declared, source, &BTreeMap::new())
+}
+
+fn made_given(
+    files: &[(&str, &str)],
+    declared: Declared,
+    source: Packages,
+    variables: &BTreeMap<String, String>,
+) -> Recipe {
     let read = |name: &str| {
         files.iter().find(|(path, _)| *path == name).map(|(_, text)| text.as_bytes().to_vec())
     };
     let manifests = manifests::detect(&read, &declared);
     let reuse = reuse::decide(&manifests, "t", &[]).reuse;
     let settings = config::Build::default();
-    let of = For { mount: MOUNT, python: None, packages: source, settings: &settings };
+    let of = For {
+        mount: MOUNT,
+        python: None,
+        packages: source,
+        variables,
+        yarn_berry: "yarn-berry",
+        settings: &settings,
+    };
     recipe(&manifests, reuse.as_ref(), of)
 }
 
@@ -100,6 +117,24 @@ fn declared_packages_come_after_the_manifests() {
             "npm install --no-save b"
         ]
     );
+}
+
+#[test]
+fn who_is_told_the_version_finds_the_files_in_a_repository() {
+    let project =
+        "[project]\nname='x'\ndynamic=['version']\n[build-system]\nrequires=['setuptools-scm']";
+    let files = [("pyproject.toml", project), ("setup.sh", "")];
+    let given = |name: &str| {
+        let variables = BTreeMap::from([(name.to_owned(), "1".to_owned())]);
+        made_given(&files, Declared::default(), Packages::Kept, &variables)
+    };
+    let told = given("SETUPTOOLS_SCM_PRETEND_VERSION_FOR_X");
+    assert_eq!(told.beside_copy[0].title, "git init and add");
+    let always = titles(&told.always);
+    assert_eq!(always[always.len() - 2..], ["rm -rf .git", "setup.sh"]);
+    for other in [given("OTHER"), made(&files, Declared::default())] {
+        assert!(!titles(&other.beside_copy).contains(&"git init and add"));
+    }
 }
 
 #[test]

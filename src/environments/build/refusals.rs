@@ -24,8 +24,10 @@ impl Build {
     fn check_tools(&self, installer: Installer, manifests: &Manifests) -> Result<(), BuildError> {
         let asked_by = installer.asked_by();
         let own_yarn = manifests.node.as_ref().is_some_and(|node| node.yarn.is_some());
+        let berry = toolchain::yarn_berry();
         let programs = match installer {
             Installer::YarnBerry if own_yarn => &["node"],
+            Installer::YarnBerry => &[berry],
             other => other.programs(),
         };
         if let Some(missing) = programs.iter().find(|program| !toolchain::has(program)) {
@@ -34,7 +36,8 @@ impl Build {
             )));
         }
         let found = match installer {
-            Installer::Yarn | Installer::YarnBerry if !own_yarn => toolchain::major("yarn"),
+            Installer::Yarn => toolchain::major("yarn"),
+            Installer::YarnBerry if !own_yarn => toolchain::major(berry),
             _ => return self.check_names(installer),
         };
         match (installer, found) {

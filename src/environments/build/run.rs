@@ -10,7 +10,7 @@ use crate::environments::manifests::{self, MANIFEST_BYTES_MAX, Manifests};
 use crate::environments::retention;
 use crate::environments::reuse::{self, BUILD_TOOLS, Decision};
 use crate::environments::source::Source;
-use crate::environments::toolchain::ToolchainId;
+use crate::environments::toolchain::{self, ToolchainId};
 use crate::failure::Failure;
 use crate::observe::metrics::{self, Outcome};
 use crate::sessions::isolation::is_not_found;
@@ -205,6 +205,8 @@ impl Build {
             mount: &self.mount(),
             python: self.environment.python.as_deref(),
             packages: prepared.packages,
+            variables: &self.order.variables,
+            yarn_berry: toolchain::yarn_berry(),
             settings: &self.app.config.build,
         };
         let recipe = recipe(&prepared.manifests, reuse, of);

@@ -11,7 +11,7 @@ hangar_tests::faults! { BUILDS;
     c05 "C05" node::a_session_gets_node_modules_as_a_directory, node::packages_are_found_from_a_workspace;
     c06 "C06" python::uv_links_nothing_across_mounts, python::uv_has_a_cache_of_its_own;
     c07 "C07" node::lifecycle_scripts_write_where_they_may, node::lifecycle_scripts_write_nowhere_else;
-    c08 "C08" others::git_reads_a_repository_in_a_build, others::git_reads_a_repository_in_a_session;
+    c08 "C08" python::data_that_git_knows_is_installed, others::git_reads_a_repository_in_a_session;
     c09 "C09" others::read_only_directories_of_a_failed_build_go_away, others::those_of_a_good_build_do_too;
     c10 "C10" others::go_builds_beside_half_a_repository, others::go_runs_in_a_session;
     c11 "C11" python::requirements_in_utf_16_are_installed, python::requirements_with_a_byte_order_mark_are_installed;

@@ -116,15 +116,6 @@ fn a_build_without_its_proxy_fails_and_does_not_wait() {
 }
 
 #[test]
-fn tools_that_are_missing_are_named_with_their_manifest() {
-    let server = Server::new();
-    // Every tool that a lock can ask for is on this host, so the refusal is that of a version.
-    let berry = [("package.json", "{}"), ("yarn.lock", "__metadata:\n  version: 8\n")];
-    let (reason, _) = server.refused("berry", &berry);
-    assert!(reason.starts_with("yarn.lock was written by Yarn 2 or newer"), "{reason}");
-}
-
-#[test]
 fn settings_of_private_registries_reach_the_installers() {
     let config = "[build]
 pip_index_url = 'http://index.invalid.example/simple'

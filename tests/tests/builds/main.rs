@@ -2,10 +2,12 @@
 
 mod faults;
 mod limits;
+mod missing;
 mod node;
 mod others;
 mod projects;
 mod python;
+mod registries;
 mod tools;
 
 use hangar_tests::daemon::Daemon;
@@ -107,6 +109,12 @@ fn says(session: &Session<'_>, script: &str) -> String {
 
 /// A lock file, made on this host by the program that will follow it.
 fn lock(files: Files<'_>, program: &[&str], name: &str) -> String {
+    let made = lock_at(files, program);
+    fs::read_to_string(made.path().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// A directory with these files and what a program of this host makes of them.
+fn lock_at(files: Files<'_>, program: &[&str]) -> TempDir {
     let place = tempfile::tempdir().unwrap();
     write(place.path(), files);
     let home = TempDir::new().unwrap();
@@ -117,8 +125,9 @@ fn lock(files: Files<'_>, program: &[&str], name: &str) -> String {
         .env("CI", "1")
         .output()
         .unwrap_or_else(|error| panic!("{program:?}: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    fs::read_to_string(place.path().join(name)).unwrap_or_else(|e| panic!("{name}: {e}\n{said}"))
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program:?}: {}\n{said}", output.status);
+    place
 }
 
 fn write(place: &Path, files: Files<'_>) {

@@ -117,9 +117,58 @@ fn a_lock_of_yarn_is_followed() {
     let (id, log) = server.ready("plain", &[("package.json", PLAIN), ("yarn.lock", &lock)]);
     assert!(log.contains("$ yarn install --frozen-lockfile"), "{log}");
     assert_eq!(says(&server.session(&id), DAYS), "172800000\n");
-    let berry = [("package.json", "{}"), ("yarn.lock", "__metadata:\n  version: 8\n")];
-    let (reason, _) = server.refused("berry", &berry);
-    assert!(reason.contains("written by Yarn 2 or newer"), "{reason}");
+}
+
+const BERRY: &str = "/usr/local/bin/yarn-berry";
+
+/// A lock of Yarn 4, which makes one beside no other lock only when it is told to.
+fn berry_lock() -> String {
+    let made = [BERRY, "install", "--mode=update-lockfile"];
+    lock(&[("package.json", PLAIN), ("yarn.lock", "")], &made, "yarn.lock")
+}
+
+#[test]
+fn a_lock_of_yarn_4_is_followed_by_the_yarn_of_the_toolchain() {
+    let server = Server::new();
+    let lock = berry_lock();
+    assert!(lock.contains("__metadata:"), "{lock}");
+    let settings = (".yarnrc.yml", "nodeLinker: node-modules\n");
+    let files = [("package.json", PLAIN), ("yarn.lock", lock.as_str()), settings];
+    let id = server.declaring("plain", &files, json!({}));
+    let build = server.build(&id);
+    let log = built(&build);
+    assert!(log.contains("$ yarn install --immutable\n"), "{log}");
+    assert!(log.contains("Yarn 4."), "{log}");
+    assert_eq!(super::installed(&build, "npm"), ["ms"]);
+    assert_eq!(says(&server.session(&id), DAYS), "172800000\n");
+    // A lock that does not fit the manifest is not mended.
+    let other = PLAIN.replace("2.1.3", "2.1.2");
+    let files = [("package.json", other.as_str()), ("yarn.lock", lock.as_str()), settings];
+    let (reason, log) = server.refused("other", &files);
+    assert!(reason.starts_with("`yarn install --immutable` ended with status"), "{reason}");
+    assert!(log.contains("YN0028"), "{log}");
+}
+
+#[test]
+fn a_lock_of_yarn_4_is_followed_by_the_yarn_of_the_project() {
+    let server = Server::new();
+    let release = "/usr/local/lib/yarn-berry/lib/node_modules/@yarnpkg/cli-dist/bin/yarn.js";
+    let release = std::fs::read_to_string(release).expect("Yarn, as `xtask test` installs it");
+    let files = [
+        ("package.json", PLAIN),
+        ("yarn.lock", &berry_lock()),
+        // Without this setting Yarn unpacks nothing, and programs find packages by its own loader.
+        (".yarnrc.yml", "yarnPath: .yarn/releases/yarn.cjs\n"),
+        (".yarn/releases/yarn.cjs", &release),
+    ];
+    let id = server.declaring("plain", &files, json!({}));
+    let build = server.build(&id);
+    assert!(built(&build).contains("$ yarn install --immutable\n"), "{build}");
+    assert_eq!(super::installed(&build, "npm"), ["ms"]);
+    let script = "cd /env/plain; test ! -e node_modules; ls .yarn/cache | grep -c '^ms-npm-2.1.3'
+        node -r ./.pnp.cjs -e 'console.log(require(\"ms\")(\"2d\"))'
+        node .yarn/releases/yarn.cjs node -e 'console.log(require(\"ms\")(\"2d\"))'";
+    assert_eq!(says(&server.session(&id), script), "1\n172800000\n172800000\n");
 }
 
 pub fn foreign_node_modules_are_left_out() {

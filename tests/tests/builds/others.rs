@@ -32,7 +32,8 @@ pub fn frozen_files_cannot() {
 const REPOSITORY: &str =
     "set -e\ngit init -q .\ngit add data.txt\ngit ls-files\ngit status --porcelain | wc -l\n";
 
-pub fn git_reads_a_repository_in_a_build() {
+#[test]
+fn git_reads_a_repository_in_a_build() {
     let server = Server::new();
     let files = [("data.txt", "data\n"), ("setup.sh", REPOSITORY)];
     let (_, log) = server.ready("repository", &files);

@@ -1,6 +1,7 @@
 //! Faults and twins of Python projects.
 
 use super::{Server, borrowed, built, demo_of_uv, failed, installed, says};
+use hangar_tests::repositories::Repositories;
 use hangar_tests::session::Session;
 use serde_json::json;
 
@@ -186,6 +187,40 @@ pub fn a_version_from_a_variable_is_taken() {
     assert_eq!((answer.status, answer.json()["error"]["param"].clone()), (400, json!("variables")));
 }
 
+/// A package whose data setuptools-scm finds by asking git, imported by the address of its repository.
+pub fn data_that_git_knows_is_installed() {
+    let place = hangar_tests::run::Place::default();
+    let repositories = Repositories::start(&place.path("repositories"));
+    let project = "[project]\nname = 'scm'\ndynamic = ['version']\n\
+        [build-system]\nrequires = ['setuptools==77.0.3', 'setuptools-scm==8.2.0']\n\
+        build-backend = 'setuptools.build_meta'\n\
+        [tool.setuptools]\npackages = ['scm']\n[tool.setuptools_scm]\n";
+    let _commit = repositories.create("scm").commit(&[
+        ("pyproject.toml", project.as_bytes()),
+        ("scm/__init__.py", b""),
+        ("scm/data.txt", b"chosen by git\n"),
+    ]);
+    let server = Server::new();
+    let id = server.declaring("scm", &[], json!({}));
+    let git = json!({ "git": { "url": repositories.url("scm.git") } });
+    let told = server.daemon.post(&format!("/v1/environments/{id}/import"), &git);
+    assert!(told["hints"][0].as_str().unwrap().contains("SETUPTOOLS_SCM_PRETEND_VERSION"));
+    // Without the variable the reason is the project's own, and the log has the hint.
+    let (_, log) = failed(&server.build(&id));
+    assert!(log.contains("unable to detect version"), "{log}");
+    assert!(log.contains("give the build a variable such as"), "{log}");
+    let order = json!({ "variables": { "SETUPTOOLS_SCM_PRETEND_VERSION": "4.2" } });
+    // The second time the packages are kept ones.
+    for _ in 0..2 {
+        built(&server.daemon.build(&id, &order));
+        let script =
+            "cd /tmp; python -I -c 'import importlib.metadata as m, importlib.resources as r
+print(m.version(\"scm\"), r.files(\"scm\").joinpath(\"data.txt\").read_text().strip())'
+            test -e /env/scm/.git || echo none";
+        assert_eq!(says(&server.session(&id), script), "4.2 chosen by git\nnone\n");
+    }
+}
+
 pub fn a_private_repository_fails_at_once() {
     let server = Server::with("[build]\nsilence_timeout_s = 60\n");
     let line = "git+https://git.invalid.example/p.git\ngit+ssh://git@git.invalid.example/q.git\n";
@@ -298,4 +333,15 @@ fn a_lock_of_poetry_is_followed() {
     assert!(log.contains("$ poetry install --only-root"), "{log}");
     let script = "cd /tmp; python -I -c 'import demo; print(demo.VALUE)'";
     assert_eq!(says(&server.session(&id), script), "42\n");
+    // An application need not say what builds it: its lock says that it is Poetry's.
+    let project = "[tool.poetry]\nname = 'app'\nversion = '1.0'\ndescription = ''\nauthors = []\n\
+        packages = [{ include = 'app.py' }]\n[tool.poetry.dependencies]\npython = '^3.9'\n";
+    let files = [("pyproject.toml", project), ("app.py", "print('an application')\n")];
+    let lock = super::lock(&files, &["/usr/bin/poetry", "lock", "-n"], "poetry.lock");
+    let (id, log) = server.ready("app", &[files[0], files[1], ("poetry.lock", &lock)]);
+    assert!(log.contains("$ poetry install --no-root"), "{log}");
+    assert_eq!(
+        says(&server.session(&id), "cd /tmp; python -I -c 'import app'"),
+        "an application\n"
+    );
 }

@@ -38,8 +38,10 @@ fn settled(wanted: &Node, of: For<'_>, program: &[&str]) -> Step {
     let title = program.join(" ");
     let mut arguments = program.to_vec();
     let own = wanted.yarn.as_ref().map(|path| format!("{}/{path}", of.mount));
-    if let Some(own) = &own {
-        arguments.splice(..1, ["node", own]);
+    match (&own, wanted.installer) {
+        (Some(own), _) => drop(arguments.splice(..1, ["node", own])),
+        (None, Installer::YarnBerry) => arguments[0] = of.yarn_berry,
+        _ => {}
     }
     let mut step = step(Stage::NodePackages, &title, &arguments);
     let mut set = |name: &'static str, value: &str| step.variables.push((name, value.to_owned()));

@@ -22,6 +22,11 @@ pub(super) fn packages(wanted: &Other, of: For<'_>, kept: bool, recipe: &mut Rec
             let arguments = ["python3", "-I", "-c", CARGO_SETTINGS, of.mount, &into];
             recipe.always.push(step(Stage::CargoPackages, title, &arguments));
         }
+        // Go builds from there, and would download for nothing.
+        Installer::Go if wanted.vendored => {
+            let arguments = ["go", "list", "-mod=vendor", "./..."];
+            steps.push(step(Stage::GoModules, &arguments.join(" "), &arguments));
+        }
         Installer::Go => {
             recipe.parts.go_modules = true;
             let mut step = step(Stage::GoModules, "go mod download", &["go", "mod", "download"]);
@@ -59,6 +64,7 @@ fn vendor(locked: bool, of: For<'_>, into: &str) -> Step {
         [
             "--config=source.crates-io.replace-with='hangar-mirror'".to_owned(),
             format!("--config=source.hangar-mirror.registry='{registry}'"),
+            "--respect-source-config".to_owned(),
         ]
     });
     let mut arguments = vec!["bash", "-c", &script, into];

@@ -1,7 +1,9 @@
 //! What a build runs for Python.
 
 use super::{For, OnFailure, Packages, Recipe, Stage, Step, step};
+use crate::environments::LEFT_OUT;
 use crate::environments::installers::Installer;
+use crate::environments::others::directory;
 use crate::environments::python::{Project, Python};
 use crate::environments::reuse::BUILD_TOOLS;
 use hangar_runtime::plan::DEPENDENCIES_DIR;
@@ -21,11 +23,38 @@ pub(super) fn packages(wanted: &Python, of: For<'_>, kept: bool, recipe: &mut Re
 /// The project itself is installed by every build: its files are what changes.
 pub(super) fn project_itself(wanted: &Python, of: For<'_>, kept: bool, recipe: &mut Recipe) {
     let Some(project) = &wanted.project else { return };
+    let asks_git = is_told_its_version(of);
+    if asks_git {
+        recipe.beside_copy.push(repository(of));
+    }
     match wanted.installer {
         Installer::Uv => recipe.always.push(uv(of, &["sync", "--frozen", "--inexact"])),
+        Installer::Poetry if !project.is_package => {}
         Installer::Poetry => recipe.always.push(poetry(&["install", "--only-root"])),
         _ => project_by_pip(project, of, kept, recipe),
     }
+    if asks_git {
+        let arguments = ["rm", "-rf", &format!("{}/.git", of.mount)];
+        recipe.always.push(step(Stage::PythonPackages, "rm -rf .git", &arguments));
+    }
+}
+
+/// Whether the build was given what setuptools-scm and its like would ask git for.
+fn is_told_its_version(of: For<'_>) -> bool {
+    let says = |name: &String| name.contains("SCM_PRETEND_VERSION") || name == "PBR_VERSION";
+    of.variables.keys().any(says)
+}
+
+/// A repository of what was copied. The same tools take the files of a package from git, and without
+/// one they leave them out and say nothing.
+fn repository(of: For<'_>) -> Step {
+    let script = "set -e; cd \"$0\"; git init -q .; printf '%s\\n' \"$@\" > .git/info/exclude; \
+                  git add -A; git -c user.name=build -c user.email=build commit -q -m source";
+    let excluded = LEFT_OUT.iter().copied().chain([BUILD_TOOLS, directory(Installer::Apt)]);
+    let arguments: Vec<_> = ["bash", "-c", script, of.mount].into_iter().chain(excluded).collect();
+    let mut step = step(Stage::PythonPackages, "git init and add", &arguments);
+    step.on_failure = OnFailure::Ignore;
+    step
 }
 
 fn interpreter(of: For<'_>) -> String {

@@ -7,6 +7,7 @@ Arguments: the directory of the project, and the installers.
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -67,7 +68,7 @@ def yarn():
 
 def berry():
     own = glob_one(f"{project}/.yarnrc.yml", r"^yarnPath: *[\"']?([^\"'\n]+)")
-    program = ("node", f"{project}/{own}") if own else ("yarn",)
+    program = ("node", f"{project}/{own}") if own else (shutil.which("yarn-berry") or "yarn",)
     for line in told(*program, "info", "--all", "--recursive", "--json").splitlines():
         record = json.loads(line)
         name, _, locator = record["value"].rpartition("@")
@@ -98,6 +99,11 @@ def cargo():
 
 
 def go():
+    vendored = f"{project}/vendor/modules.txt"
+    if os.path.exists(vendored):
+        with open(vendored) as file:
+            yield from re.findall(r"^# (\S+) (v\S+)", file.read(), re.MULTILINE)
+        return
     listed = told("go", "list", "-m", "-f", "{{if not .Main}}{{.Path}} {{.Version}}{{end}}", "all", GOPROXY="off")
     for line in filter(None, listed.splitlines()):
         name, _, version = line.partition(" ")
