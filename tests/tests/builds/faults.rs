@@ -1,6 +1,6 @@
 //! The listed faults of builds, each with its legitimate twin.
 
-use super::{node, others, python};
+use super::{frameworks, node, others, python};
 use hangar_tests::faults::BUILDS;
 
 hangar_tests::faults! { BUILDS;
@@ -8,7 +8,7 @@ hangar_tests::faults! { BUILDS;
     c02 "C02" python::programs_of_a_venv_run_where_they_were_installed, python::a_session_makes_a_venv_of_its_own;
     c03 "C03" node::a_bundler_builds_from_a_read_only_project, node::a_bundler_builds_from_a_copy;
     c04 "C04" others::copies_of_frozen_files_can_be_written, others::frozen_files_cannot;
-    c05 "C05" node::a_session_gets_node_modules_as_a_directory, node::packages_are_found_from_a_workspace;
+    c05 "C05" frameworks::next_builds_in_a_copy_where_a_link_is_refused, node::packages_are_found_from_a_workspace;
     c06 "C06" python::uv_links_nothing_across_mounts, python::uv_has_a_cache_of_its_own;
     c07 "C07" node::lifecycle_scripts_write_where_they_may, node::lifecycle_scripts_write_nowhere_else;
     c08 "C08" python::data_that_git_knows_is_installed, others::git_reads_a_repository_in_a_session;

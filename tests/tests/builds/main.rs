@@ -1,6 +1,7 @@
 //! Builds: every manifest, every limit, and the faults that real projects brought along.
 
 mod faults;
+mod frameworks;
 mod limits;
 mod missing;
 mod node;

@@ -40,7 +40,8 @@ pub fn a_bundler_builds_from_a_copy() {
     assert_eq!(says(&session, script), "1\ndirectory\n");
 }
 
-pub fn a_session_gets_node_modules_as_a_directory() {
+#[test]
+fn a_session_gets_node_modules_as_a_directory() {
     let server = Server::new();
     let (id, _) = server.ready("plain", &[("package.json", PLAIN)]);
     let session = server.session(&id);
