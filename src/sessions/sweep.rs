@@ -70,6 +70,13 @@ pub async fn remove_garbage(app: &App) {
     }
 }
 
+/// Removes what a session left, whether or not that can be recorded now.
+pub async fn remove_session(app: &App, session: &SessionId) {
+    if let Err(why) = remove(app, "session", session.as_str()).await {
+        tracing::warn!("session {session} was not removed: {why}");
+    }
+}
+
 /// Whether it is gone now; `false` while it is in use.
 async fn remove(app: &App, kind: &str, id: &str) -> Result<bool, String> {
     let work = match kind {

@@ -52,6 +52,8 @@ impl SessionDir {
         make_dir(&dir, "commands", 0, 0o700)?;
         make_dir(&dir, "home", block.agent(), 0o700)?;
         make_dir(&dir, "workdir", block.agent(), 0o755)?;
+        // Made now, because a session that took the last inode could not be removed otherwise.
+        make_dir(&dir, DOOMED, block.base, 0o700)?;
         Ok(())
     }
 

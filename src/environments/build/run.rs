@@ -25,6 +25,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 
+/// The longest pause before the end of a build is stored again.
+const STORE_AGAIN_MAX: Duration = Duration::from_secs(30);
+
 /// Why a build failed: a public sentence, and the chain of causes for the log of the server.
 #[derive(Debug)]
 pub struct BuildError {
@@ -125,22 +128,37 @@ impl Build {
     pub async fn run(mut self, _running: Running) {
         let (app, id, number) = (self.app.clone(), self.environment.id.clone(), self.number);
         let slots = Arc::clone(&app.build_slots);
-        let _slot = tokio::select! {
+        let slot = tokio::select! {
             slot = slots.acquire_owned() => Some(slot.expect("the slots are never closed")),
             // It is told when it begins its first step.
             _ = self.stop.asked() => None,
         };
         self.deadline = Instant::now() + Duration::from_secs(app.config.build.timeout_s);
         let began = Instant::now();
-        let made = self.make().await;
-        metrics::build(Outcome::of(&made), began.elapsed());
-        let stored = match made {
-            Ok(finished) => self.finish(finished).await,
-            Err(error) => self.fail(error).await,
-        };
-        // The next start finds the build unfinished, fails it and cleans up after it.
-        if let Err(error) = stored {
+        let outcome = self.make().await;
+        metrics::build(Outcome::of(&outcome), began.elapsed());
+        drop(slot);
+        let mut pause = Duration::from_millis(200);
+        while let Err(error) = self.store_end(&outcome).await {
             tracing::error!("the end of version {number} of {id} was not stored: {error}");
+            if matches!(error, StoreError::Closed) {
+                // The next start finds the build unfinished, fails it and cleans up after it.
+                return;
+            }
+            // A disk that the build has filled takes no record before the build is gone from it.
+            crate::sessions::sweep::remove_session(&app, &self.session).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(STORE_AGAIN_MAX);
+        }
+    }
+
+    async fn store_end(
+        &self,
+        outcome: &Result<FinishedVersion, BuildError>,
+    ) -> Result<(), StoreError> {
+        match outcome {
+            Ok(finished) => self.finish(finished.clone()).await,
+            Err(error) => self.fail(error).await,
         }
     }
 
@@ -153,11 +171,11 @@ impl Build {
         Ok(())
     }
 
-    async fn fail(&self, error: BuildError) -> Result<(), StoreError> {
+    async fn fail(&self, error: &BuildError) -> Result<(), StoreError> {
         let (id, number) = (&self.environment.id, self.number);
         let reason = match &self.refused {
             Some(refused) => format!("{}; the build {refused}", error.reason),
-            None => error.reason,
+            None => error.reason.clone(),
         };
         let cause = error.cause.as_deref().unwrap_or("the reason says it all");
         tracing::info!("version {number} of {id} failed: {reason}: {cause}");

@@ -116,7 +116,9 @@ impl Ground {
                 left.push(format!("api/sources/{name}"));
             }
         }
-        left.extend(self.names("api/uploads").iter().map(|name| format!("api/uploads/{name}")));
+        // What clients sent ahead is kept there; the rest are imports on their way.
+        let uploads = self.names("api/uploads").into_iter().filter(|name| name != "kept");
+        left.extend(uploads.map(|name| format!("api/uploads/{name}")));
         for name in self.names("versions") {
             match environments.get(&name) {
                 Some(ready) => left.extend(self.left_versions(&name, ready)),

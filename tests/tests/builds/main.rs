@@ -1,5 +1,6 @@
 //! Builds: every manifest, every limit, and the faults that real projects brought along.
 
+mod exhaustion;
 mod faults;
 mod frameworks;
 mod limits;
