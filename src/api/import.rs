@@ -6,6 +6,7 @@ use super::extract::Named;
 use crate::app::{App, blocking};
 use crate::environments::find;
 use crate::environments::git::{self, Repository};
+use crate::environments::hints;
 use crate::environments::import::{self, Existing, Upload, anonymous_upload};
 use crate::failure::{Code, Failure, Tried};
 use axum::Json;
@@ -51,7 +52,7 @@ pub(super) async fn import_project(
     {
         tracing::error!("that {id} was imported from an archive was not stored: {error}");
     }
-    Ok(Json(answer(&outcome)))
+    Ok(Json(answer(&outcome, hints::of_source(&app, &id).await)))
 }
 
 /// The body that names a repository.
@@ -81,7 +82,7 @@ async fn import_repository(
     let existing = if request.replace { Existing::Replaced } else { existing };
     let repository = Repository::parse(&git.url, git.r#ref.as_deref())?;
     let (outcome, fetched) = git::import(app, id, &repository, existing).await?;
-    let mut told = answer(&outcome);
+    let mut told = answer(&outcome, hints::of_source(app, id).await);
     told["git"] = json!({
         "url": git.url,
         "ref": git.r#ref,
@@ -93,8 +94,8 @@ async fn import_repository(
     Ok(Json(told))
 }
 
-/// The four numbers of the protocol, and what they do not say.
-fn answer(outcome: &ImportOutcome) -> Value {
+/// The four numbers of the protocol, what they do not say, and what will probably fail later.
+fn answer(outcome: &ImportOutcome, hints: Vec<String>) -> Value {
     json!({
         "written": outcome.written,
         "skipped": outcome.skipped,
@@ -104,5 +105,6 @@ fn answer(outcome: &ImportOutcome) -> Value {
         "skipped_examples": outcome.skipped_examples,
         "wrapper_stripped": outcome.wrapper_stripped,
         "notes": outcome.notes,
+        "hints": hints,
     })
 }

@@ -3,7 +3,7 @@
 use super::error::{ApiCode, CliError, While};
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited, combinators::BoxBody};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -273,13 +273,32 @@ async fn refusal(response: Response<Incoming>) -> CliError {
     let text = |field: &str| body["error"][field].as_str().map(super::terminal::printable);
     let code = ApiCode { status: status.as_u16(), code: text("code").unwrap_or_default() };
     let message = text("message").unwrap_or_else(|| format!("the server answered {status}"));
+    let hint = hint(&code);
     let error = CliError::from_api(code, message);
-    match status {
-        StatusCode::UNAUTHORIZED => {
-            error.hint("the token is in DIR/token of the server: give it by --token-file")
-        }
-        _ => error,
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
     }
+}
+
+/// What can be done about a refusal, where that is the same whatever was asked.
+fn hint(refused: &ApiCode) -> Option<&'static str> {
+    Some(match (refused.status, refused.code.as_str()) {
+        (401, _) => "the token is in DIR/token of the server: give it by --token-file",
+        (_, "insufficient_scope") => "this takes another token, or the server's local socket",
+        (_, "environment_busy") => {
+            "`hangar env log` follows the build, and `hangar env cancel` ends it"
+        }
+        (_, "environment_exists") => "`hangar env list` shows which names are taken",
+        (_, "environment_not_ready" | "hangar_version_not_found") => {
+            "`hangar env versions` shows those there are, and why builds failed"
+        }
+        (_, "hangar_version_in_use") => {
+            "activate another version, and end the sessions on this one (`hangar session list`)"
+        }
+        (_, "file_too_large") => "the limits are those under [uploads] in the server's config.toml",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The parts of the server's answers that the command line reads.
 
 use super::terminal::printable;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// An environment, as far as it is read here.
 #[derive(Debug, Clone, Deserialize)]
@@ -27,7 +28,7 @@ pub struct Environments {
 }
 
 /// What an import did.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Imported {
     /// Entries that were dropped by the server.
     #[serde(default)]
@@ -41,10 +42,16 @@ pub struct Imported {
     /// Their bytes.
     #[serde(default)]
     pub bytes: u64,
+    /// What of the source will probably fail later.
+    #[serde(default)]
+    pub hints: Vec<String>,
+    /// What else the server says, for whoever wants all of it.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
 }
 
 /// An entry the server did not take.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Dropped {
     /// Its name in the archive.
     pub name: String,
@@ -69,6 +76,12 @@ impl Imported {
             lines.push(format!("not imported: {unnamed} entries more"));
         }
         lines
+    }
+
+    /// What will probably fail later, in sentences for the user.
+    #[must_use]
+    pub fn hints(&self) -> Vec<String> {
+        self.hints.iter().map(|hint| format!("hint: {}", printable(hint))).collect()
     }
 }
 

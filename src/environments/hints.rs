@@ -1,9 +1,25 @@
 //! What in a source is likely to fail later, said before anything runs. A hint decides nothing.
 
-use super::manifests::Files;
+use super::manifests::{Files, MANIFEST_BYTES_MAX};
 use super::requirements;
+use super::source::Source;
+use crate::app::{App, blocking};
+use hangar_runtime::ids::EnvironmentId;
 use serde_json::Value;
 use std::collections::BTreeSet;
+
+/// Looks for known traps in the source of an environment. A source that cannot be read is told by
+/// whoever needs it.
+pub async fn of_source(app: &App, id: &EnvironmentId) -> Vec<String> {
+    let path = app.sources.path(id);
+    blocking(move || {
+        let source = Source::at(&path).ok();
+        source.map_or_else(Vec::new, |source| {
+            find(&|name| source.read_small(name, MANIFEST_BYTES_MAX))
+        })
+    })
+    .await
+}
 
 /// Looks for known traps.
 #[must_use]

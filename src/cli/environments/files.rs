@@ -42,6 +42,8 @@ pub struct Import {
     /// The branch or tag [default: the repository's own]
     #[arg(long = "ref", value_name = "REF", requires = "git")]
     reference: Option<String>,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// Files to put into a source.
@@ -61,6 +63,8 @@ pub struct Push {
     /// Where it goes in the source [default: a file by its name, a directory to the root]
     #[arg(long, value_name = "PATH")]
     to: Option<String>,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// A source to look at.
@@ -90,7 +94,7 @@ impl Import {
             (None, Some(url)) => self.clone_into(client, &id, url).await?,
             (None, None) => return Err(CliError::new("nothing to import is named")),
         };
-        told(&imported)
+        told(&imported, self.format)
     }
 
     async fn clone_into(&self, client: &Client, id: &str, url: &str) -> Result<Imported, CliError> {
@@ -122,8 +126,13 @@ async fn import(
     Ok(imported)
 }
 
-fn told(imported: &Imported) -> Result<(), CliError> {
-    imported.dropped().iter().for_each(|line| note(line));
+fn told(imported: &Imported, format: Format) -> Result<(), CliError> {
+    imported.dropped().iter().chain(&imported.hints()).for_each(|line| note(line));
+    if format.json {
+        let whole =
+            serde_json::to_value(imported).while_doing(|| "the answer cannot be printed")?;
+        return print_json(&whole);
+    }
     print(&format!("{} files, {} bytes\n", imported.count, imported.bytes))
 }
 
@@ -134,7 +143,8 @@ impl Push {
         let metadata = tokio::fs::metadata(&self.from).await.while_doing(what)?;
         if metadata.is_dir() {
             let below = self.to.clone();
-            return told(&import(client, &id, &self.from, below, Existing::Kept).await?);
+            let imported = import(client, &id, &self.from, below, Existing::Kept).await?;
+            return told(&imported, self.format);
         }
         let name = self.from.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         let to = self.to.clone().or(name).ok_or_else(|| {
@@ -153,6 +163,9 @@ impl Push {
             .put_file(&file_path(&id, &to), body)
             .await
             .while_doing(|| format!("{to} was not written"))?;
+        if self.format.json {
+            return print_json(&written);
+        }
         print(&format!("{}: {} bytes\n", cell(&written["path"]), cell(&written["bytes"])))
     }
 }

@@ -50,6 +50,23 @@ impl Git {
 }
 
 #[test]
+fn a_project_that_reads_its_version_from_git_is_told_what_to_do() {
+    let git = Git::new();
+    let repository = git.repositories.create("project");
+    let project = b"[project]\nname = 'x'\ndynamic = ['version']\n\
+        [build-system]\nrequires = ['setuptools', 'setuptools-scm']\n";
+    let _commit = repository.commit(&[("pyproject.toml", project)]);
+    let answer = git.takes("project.git", None);
+    let hints = answer["hints"].as_array().unwrap();
+    let said = hints[0].as_str().unwrap();
+    assert!(said.contains("setuptools-scm reads the version from git"), "{said}");
+    assert!(said.contains("SETUPTOOLS_SCM_PRETEND_VERSION"), "{said}");
+    let plain = git.repositories.create("plain");
+    let _commit = plain.commit(&[("pyproject.toml", b"[project]\nname = 'x'\nversion = '1'\n")]);
+    assert_eq!(git.takes("plain.git", None)["hints"], json!([]));
+}
+
+#[test]
 fn a_branch_a_tag_or_a_commit_becomes_the_source() {
     let git = Git::new();
     let repository = git.repositories.create("project");
