@@ -6,6 +6,7 @@
 
 mod builds;
 mod removals;
+mod repositories;
 mod servers;
 mod sessions;
 mod sources;
