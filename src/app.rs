@@ -15,6 +15,7 @@ use crate::observe::audit::Audit;
 use crate::sessions::isolation::Isolations;
 use crate::sessions::live::LiveSessions;
 use crate::store::Store;
+use crate::tasks::engine::Tasks;
 use crate::warden_client::WardenClient;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,6 +63,10 @@ pub struct App {
     pub audit: Audit,
     /// How many builds run at once.
     pub build_slots: Arc<Semaphore>,
+    /// The tasks that run.
+    pub tasks: Tasks,
+    /// Held while idle sessions are ended to make room.
+    pub trimming: tokio::sync::Mutex<()>,
 }
 
 /// When clients asked for something.

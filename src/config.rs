@@ -25,6 +25,8 @@ pub struct Config {
     pub versions: Versions,
     /// What sessions get where a request names nothing else.
     pub session: Session,
+    /// How tasks run.
+    pub tasks: Tasks,
     /// The privileged process.
     pub warden: Warden,
     /// What the server tells on standard error.
@@ -186,6 +188,32 @@ impl Default for Session {
     }
 }
 
+/// How tasks run.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tasks {
+    /// The longest time of a task; requests and harnesses can only name a shorter one.
+    pub timeout_s_max: u64,
+    /// The most bytes of output of a task; more end it as incomplete.
+    pub output_bytes_max: u64,
+    /// How many sessions are kept ready for their next task; of more, those that were idle longest
+    /// end, and start again when they are needed. Their files stay.
+    pub idle_sessions_max: usize,
+    /// What the sessions of tasks reach: `none`, `loopback` or `egress`.
+    pub network: String,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self {
+            timeout_s_max: 3600,
+            output_bytes_max: 4 << 20,
+            idle_sessions_max: 64,
+            network: "loopback".to_owned(),
+        }
+    }
+}
+
 /// The privileged process. A warden that runs keeps what it was started with.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -238,6 +266,16 @@ impl LimitsConfig {
             open_files_max: self.open_files_max.unwrap_or(base.open_files_max),
             file_bytes_max: self.file_bytes_max.unwrap_or(base.file_bytes_max),
             tmpfs_bytes_max: self.tmpfs_bytes_max.unwrap_or(base.tmpfs_bytes_max),
+        }
+    }
+}
+
+impl Tasks {
+    /// Checks what the types do not tell.
+    fn check(&self) -> Result<(), String> {
+        match self.network.as_str() {
+            "none" | "loopback" | "egress" => Ok(()),
+            other => Err(format!("tasks.network is {other}, which is no network")),
         }
     }
 }

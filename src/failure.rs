@@ -40,6 +40,12 @@ pub enum Code {
     HarnessNotFound,
     /// The harness has no plugin of that name.
     PluginNotFound,
+    /// The task names another harness than the session it continues.
+    HarnessMismatch,
+    /// The harness cannot be run now.
+    HarnessUnavailable,
+    /// No such response in the caller's scope.
+    ResponseNotFound,
     /// A harness of that base is not known here.
     UnsupportedBase,
     /// What the caller has seen is not what is there.
@@ -100,6 +106,9 @@ impl Code {
             Self::InsufficientScope => ("insufficient_scope", 403),
             Self::HarnessNotFound => ("harness_not_found", 404),
             Self::PluginNotFound => ("plugin_not_found", 404),
+            Self::HarnessMismatch => ("harness_mismatch", 409),
+            Self::HarnessUnavailable => ("harness_unavailable", 503),
+            Self::ResponseNotFound => ("response_not_found", 404),
             Self::UnsupportedBase => ("unsupported_base", 422),
             Self::PreconditionFailed => ("hangar_precondition_failed", 412),
             Self::RangeNotSatisfiable => ("hangar_range_not_satisfiable", 416),

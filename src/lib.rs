@@ -19,5 +19,6 @@ pub mod observe;
 pub mod serve;
 pub mod sessions;
 pub mod store;
+pub mod tasks;
 pub mod uploads;
 pub mod warden_client;

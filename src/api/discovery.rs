@@ -1,6 +1,6 @@
 //! What this server can do. A capability is only told when all of it is there.
 
-use super::PROTOCOL_VERSION;
+use super::{PROTOCOL_VERSION, PROTOCOL_VERSIONS};
 use axum::Json;
 use serde_json::{Value, json};
 
@@ -8,19 +8,19 @@ pub(super) async fn show() -> Json<Value> {
     Json(json!({
         "object": "uhp.discovery",
         "protocol": "uhp",
-        "versions": [PROTOCOL_VERSION],
+        "versions": PROTOCOL_VERSIONS,
         "default_version": PROTOCOL_VERSION,
-        "conformance_class": "none",
+        "conformance_class": "extended",
         "capabilities": {
-            "streaming": false,
-            "sessions": false,
-            "cancellation": false,
-            "files_input": false,
-            "files_output": false,
-            "session_listing": false,
+            "streaming": true,
+            "sessions": true,
+            "cancellation": true,
+            "files_input": true,
+            "files_output": true,
+            "session_listing": true,
             "harness_management": false,
             "session_sharing": false,
-            "idempotency": false,
+            "idempotency": true,
             "plugins": false,
             "environments": true,
         },

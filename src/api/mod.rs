@@ -15,17 +15,20 @@ mod files;
 mod harnesses;
 mod import;
 mod log_events;
-mod media;
+pub mod media;
 mod multipart;
-mod objects;
+pub mod objects;
 mod operation;
 mod packages;
 mod ranges;
+mod responses;
 mod sessions;
 mod shares;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod turns;
 mod uploads;
 mod versions;
 
@@ -41,8 +44,11 @@ use axum::routing::{delete, get, post};
 use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
 
-/// The version of the protocol this server speaks.
+/// The version of the protocol this server speaks to whoever names none.
 pub const PROTOCOL_VERSION: &str = "2026-09-28";
+/// All versions it speaks, the newest first. Each adds to the one before and changes nothing of it,
+/// so what is answered is right in all of them.
+pub const PROTOCOL_VERSIONS: &[&str] = &[PROTOCOL_VERSION, "2026-09-12", "2026-08-11"];
 const VERSION_HEADER: &str = "uhp-version";
 
 /// All routes.
@@ -102,7 +108,14 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/files", post(uploads::create).get(uploads::list))
         .route("/v1/files/{id}", get(uploads::show).delete(uploads::delete))
         .route("/v1/files/{id}/content", get(uploads::content))
-        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/harnesses/{id}/events", get(stream::of_harness))
+        .route("/v1/responses", post(responses::create))
+        .route("/v1/responses/{id}", get(responses::show).delete(responses::delete))
+        .route("/v1/responses/{id}/input_items", get(responses::input_items))
+        .route("/v1/responses/{id}/cancel", post(responses::cancel))
+        .route("/v1/sessions", get(turns::sessions))
+        .route("/v1/sessions/{id}/turns", get(turns::list))
+        .route("/v1/sessions/{id}/cancel", post(turns::cancel))
         .route("/v1/sessions/{id}", get(sessions::show).delete(sessions::delete))
         .route("/v1/traces/{id}", delete(sessions::delete))
         .route(
@@ -138,23 +151,34 @@ fn panicked(_payload: Box<dyn std::any::Any + Send>) -> Response {
     Failure::new(Code::Internal, "the request failed").into_response()
 }
 
+/// The version an answer is in.
+#[derive(Debug, Clone, Copy)]
+struct Spoken(&'static str);
+
 /// Refuses a version of the protocol that is not spoken here.
 async fn negotiate_version(request: Request, next: Next) -> Response {
     let wanted = request.headers().get(VERSION_HEADER);
-    if wanted.is_some_and(|wanted| wanted != PROTOCOL_VERSION) {
+    let spoken = match wanted {
+        None => Some(&PROTOCOL_VERSION),
+        Some(wanted) => PROTOCOL_VERSIONS.iter().find(|known| wanted == **known),
+    };
+    let Some(spoken) = spoken else {
         return Failure::new(
             Code::UnsupportedProtocolVersion,
             "this server does not speak that version of the protocol",
         )
-        .with_detail(serde_json::json!({ "supported": [PROTOCOL_VERSION] }))
+        .with_detail(serde_json::json!({ "supported": PROTOCOL_VERSIONS }))
         .into_response();
-    }
-    next.run(request).await
+    };
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(Spoken(spoken));
+    response
 }
 
 /// Every answer says which version of the protocol it is in.
 async fn name_version(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(PROTOCOL_VERSION));
+    let spoken = response.extensions().get::<Spoken>().map_or(PROTOCOL_VERSION, |spoken| spoken.0);
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(spoken));
     response
 }

@@ -1,7 +1,9 @@
 //! The objects of the protocol, from what is stored.
 
 use crate::environments::spec::{Manager, Spec};
-use crate::store::{CommandRow, Declared, EnvironmentRow, SessionRow, VersionRow, VersionStatus};
+use crate::store::{
+    CommandRow, Declared, EnvironmentRow, ResponseRow, SessionRow, VersionRow, VersionStatus,
+};
 use hangar_runtime::plan::ENVIRONMENTS_DIR;
 use hangar_runtime::wire::warden::{CommandEnd, EndCause, ExitStatus};
 use serde_json::{Value, json};
@@ -129,6 +131,10 @@ pub(super) fn session(row: &SessionRow, running: bool) -> Value {
         "created_at": row.created_ms / 1000,
         "updated_at": row.updated_ms / 1000,
     });
+    if let Some(harness) = &row.harness {
+        object["harness_id"] = json!(harness);
+        object["title"] = json!(row.title);
+    }
     if let Some((id, version, slug)) = &row.environment {
         object["environment"] = json!(id);
         object["environment_version"] = json!(version);
@@ -137,8 +143,54 @@ pub(super) fn session(row: &SessionRow, running: bool) -> Value {
     object
 }
 
+/// A session as the protocol has it: its status is that of its last task, where there was one.
+pub(super) fn session_of_tasks(row: &SessionRow, running: bool) -> Value {
+    let mut object = session(row, running);
+    object["isolation"] = object["status"].clone();
+    if let Some(status) = &row.last_status {
+        object["status"] = json!(status);
+    }
+    object
+}
+
+/// A task in the history of its session.
+pub(super) fn turn(row: &ResponseRow) -> Value {
+    let response = row.current();
+    let items = response["output"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let of_kind = |kind: &str| items.iter().filter(|item| item["type"] == kind).collect::<Vec<_>>();
+    let message = of_kind("message").first().map(|message| message["content"][0]["text"].clone());
+    let results = of_kind("function_call_output");
+    let tools: Vec<_> = of_kind("function_call")
+        .into_iter()
+        .map(|call| {
+            let result = results.iter().find(|result| result["call_id"] == call["call_id"]);
+            json!({
+                "call_id": call["call_id"], "name": call["name"], "arguments": call["arguments"],
+                "output": result.map(|result| &result["output"]), "status": call["status"],
+            })
+        })
+        .collect();
+    let metadata = &response["metadata"];
+    json!({
+        "id": row.id,
+        "object": "session.turn",
+        "turn": row.turn,
+        "status": row.status,
+        "user": row.request["text"],
+        "assistant": message.unwrap_or_default(),
+        "tools": tools,
+        "files": row.outcome.files,
+        "deleted_files": row.outcome.deleted,
+        "model": response["model"],
+        "error": response["error"],
+        "environment": metadata["environment"],
+        "environment_version": metadata["environment_version"],
+        "created_at": row.created_ms / 1000,
+    })
+}
+
 /// The file namespace of a session.
-pub(super) fn container_id(row: &SessionRow) -> String {
+pub fn container_id(row: &SessionRow) -> String {
     format!("cntr_{}", row.id.as_str().trim_start_matches("hsess"))
 }
 

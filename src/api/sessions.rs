@@ -8,6 +8,7 @@ use crate::config::LimitsConfig;
 use crate::failure::{Code, Failure, Tried};
 use crate::sessions::service::{self, NewSession, parse_network};
 use crate::store::SessionRow;
+use crate::tasks::engine;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -83,15 +84,19 @@ pub(super) async fn show(
     Named(id): Named<SessionId>,
 ) -> Result<Json<Value>, Failure> {
     let row = find(&app, &scope, &id).await?;
-    Ok(Json(objects::session(&row, app.isolations.is_running(&id))))
+    Ok(Json(objects::session_of_tasks(&row, app.isolations.is_running(&id))))
 }
 
+/// Ends the task that runs in the session, and removes both.
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
     Scope(scope): Scope,
     Named(id): Named<SessionId>,
 ) -> Result<Json<Value>, Failure> {
     let row = find(&app, &scope, &id).await?;
+    if let Some(task) = app.tasks.of_session(&id) {
+        engine::cancel(&app, &task).await?;
+    }
     service::delete(&app, &row).await?;
     Ok(Json(json!({ "id": id, "deleted": true })))
 }

@@ -66,6 +66,8 @@ fn server() -> Server {
         files,
         locks: Default::default(),
         lookups: Default::default(),
+        tasks: Default::default(),
+        trimming: Default::default(),
         runtimes: Default::default(),
         git_imports: Default::default(),
         live_sessions: Default::default(),

@@ -75,6 +75,7 @@ pub fn resolve(
     }
     let config = together(&values)?;
     config.build.check()?;
+    config.tasks.check()?;
     Ok(Resolved { config, values })
 }
 

@@ -10,6 +10,7 @@ use crate::environments::source::Sources;
 use crate::observe::{audit::Audit, metrics};
 use crate::sessions::{isolation::Isolations, sweep};
 use crate::store::{Access, FIRST_TOKEN, Store, TokenRow};
+use crate::tasks::recover;
 use crate::uploads;
 use crate::warden_client::{Notice, WardenClient};
 use hangar_runtime::wire::warden::Request;
@@ -104,6 +105,8 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         isolations,
         locks: Default::default(),
         lookups: Default::default(),
+        tasks: Default::default(),
+        trimming: Default::default(),
         runtimes: Default::default(),
         git_imports: Default::default(),
         live_sessions: Default::default(),
@@ -231,6 +234,7 @@ async fn recover(
     uploads::sweep(app).await.map_err(|e| step("removing uploads nobody knows", &e))?;
     sweep::end_lost_commands(app).await.map_err(|e| step("ending lost commands", &e))?;
     build::fail_cut_off(app).await.map_err(|e| step("failing builds that were cut off", &e))?;
+    recover::take_up_all(app).await.map_err(|e| step("taking up the tasks", &e))?;
     tokio::spawn({
         let app = Arc::clone(app);
         async move { sweep::remove_garbage(&app).await }
@@ -252,6 +256,10 @@ async fn end(app: &App, child: Option<Child>) {
         Ok(Ok(()) | Err(crate::warden_client::WardenError::Gone)) => {}
         Ok(Err(error)) => tracing::error!("the warden did not end: {error}"),
         Err(_) => tracing::error!("the warden did not end in time"),
+    }
+    // Tasks end with their sessions; that they did is stored.
+    if tokio::time::timeout(SHUTDOWN, app.tasks.all_ended()).await.is_err() {
+        tracing::error!("not every task has ended");
     }
     // Its answer comes before its end; the next server needs the lock it holds.
     let closed = async {

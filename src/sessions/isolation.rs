@@ -41,6 +41,8 @@ pub struct Isolations {
 #[derive(Debug)]
 struct Isolation {
     running: bool,
+    /// It ran a task, so that it may be ended when many such are idle.
+    ran_tasks: bool,
     last_used: Instant,
     commands: BTreeMap<CommandId, Arc<Command>>,
     /// Held while the session is started or removed.
@@ -59,6 +61,7 @@ impl Default for Isolation {
     fn default() -> Self {
         Self {
             running: false,
+            ran_tasks: false,
             last_used: Instant::now(),
             commands: BTreeMap::new(),
             change: Arc::default(),
@@ -188,6 +191,35 @@ impl Isolations {
         }
         self.session_ended(session);
         Ok(())
+    }
+
+    /// Lets go of the record of a command that has ended.
+    pub fn release(&self, session: &SessionId, id: CommandId) {
+        if let Some(isolation) = self.lock().get_mut(session) {
+            isolation.commands.remove(&id);
+        }
+    }
+
+    /// A task has ended in a session.
+    pub fn task_ended(&self, session: &SessionId) {
+        if let Some(isolation) = self.lock().get_mut(session) {
+            isolation.ran_tasks = true;
+            isolation.last_used = Instant::now();
+        }
+    }
+
+    /// Where more sessions of tasks are idle than this, the one that was idle longest, and a moment
+    /// after it was used last.
+    #[must_use]
+    pub fn idle_beyond(&self, max: usize) -> Option<(SessionId, Instant)> {
+        let now = Instant::now();
+        let sessions = self.lock();
+        let idle = || sessions.iter().filter(|(_, i)| i.ran_tasks && i.is_idle(now));
+        if idle().count() <= max {
+            return None;
+        }
+        let (session, isolation) = idle().min_by_key(|(_, isolation)| isolation.last_used)?;
+        Some((session.clone(), isolation.last_used + Duration::from_nanos(1)))
     }
 
     /// Forgets a session that was removed.

@@ -1,6 +1,7 @@
 //! Making sessions, running commands in them, and ending them.
 
 use super::isolation::is_not_found;
+use super::output::Command;
 use super::presets::{self, Purpose, Setting};
 use crate::app::{App, now_ms, random_hex};
 use crate::config::LimitsConfig;
@@ -13,6 +14,8 @@ use hangar_runtime::plan::{Environment, Limits, Network, Plan, Profile, WORKSPAC
 use hangar_runtime::proof::ProofRecord;
 use hangar_runtime::wire::warden::{Answer, Exec, OutputLimit, Program, RefusalCode, Request};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// The most bytes of arguments and variables a command is started with.
 const ARGUMENTS_BYTES_MAX: usize = 96 << 10;
@@ -68,6 +71,9 @@ pub async fn create(app: &App, scope: &str, new: NewSession) -> Result<SessionRo
         network: network_name(new.network).to_owned(),
         limits: new.limits,
         commands: 0,
+        harness: None,
+        title: String::new(),
+        last_status: None,
         created_ms: now,
         updated_ms: now,
     };
@@ -85,7 +91,10 @@ pub async fn create(app: &App, scope: &str, new: NewSession) -> Result<SessionRo
 }
 
 /// The environment and the version a session would read.
-async fn readable(
+///
+/// # Errors
+/// When the environment is not there, or the version is not finished or cannot run here any more.
+pub async fn readable(
     app: &App,
     scope: &str,
     id: &EnvironmentId,
@@ -150,24 +159,42 @@ pub async fn exec(app: &App, row: &SessionRow, new: NewCommand) -> Result<Comman
     launch(app, row).await?;
     let number = app.store.begin_command(&row.id, new.program.clone(), now_ms()).await;
     let number = number.tried("storing the command")?;
-    let exec = request(app, row, &new, number);
-    let started = match app.isolations.exec(exec.clone(), None).await {
+    match start(app, row, &new, number, None).await {
+        Ok(_) => Ok(number),
+        Err(failure) => {
+            let end = super::isolation::SESSION_GONE;
+            app.store.end_command(&row.id, number, end, now_ms()).await.tried("storing the end")?;
+            Err(failure)
+        }
+    }
+}
+
+/// Starts a command that has a number already, and the session's isolation where it is gone.
+///
+/// # Errors
+/// As for [`exec`].
+pub async fn start(
+    app: &App,
+    row: &SessionRow,
+    new: &NewCommand,
+    number: CommandId,
+    stdin: Option<OwnedFd>,
+) -> Result<Arc<Command>, Failure> {
+    check(new)?;
+    launch(app, row).await?;
+    let exec = request(app, row, new, number);
+    let again = stdin.as_ref().map(OwnedFd::try_clone).transpose();
+    let again = again.tried("starting the command")?;
+    let started = match app.isolations.exec(exec.clone(), stdin).await {
         // It became idle or died a moment ago.
         Err(error) if is_not_found(&error) => {
             app.isolations.settle(&row.id).await;
             launch(app, row).await?;
-            app.isolations.exec(exec, None).await
+            app.isolations.exec(exec, again).await
         }
         other => other,
     };
-    match started {
-        Ok(_) => Ok(number),
-        Err(error) => {
-            let end = super::isolation::SESSION_GONE;
-            app.store.end_command(&row.id, number, end, now_ms()).await.tried("storing the end")?;
-            Err(failure("starting the command", &error))
-        }
-    }
+    started.map_err(|error| failure("starting the command", &error))
 }
 
 fn check(new: &NewCommand) -> Result<(), Failure> {

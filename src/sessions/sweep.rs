@@ -3,6 +3,7 @@
 use super::isolation::{Ended, SESSION_GONE, is_not_found};
 use crate::app::{App, now_ms};
 use crate::environments::retention;
+use crate::tasks::idempotency;
 use crate::warden_client::WardenError;
 use hangar_runtime::ids::{EnvironmentId, SessionId, VersionNumber};
 use hangar_runtime::wire::warden::{Job, JobEnd, RefusalCode};
@@ -13,24 +14,30 @@ use tokio::sync::mpsc;
 /// How often idle sessions and garbage are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(15);
 
-/// Stores how commands ended, as they end.
+/// How many ends are stored at once.
+const ENDS_AT_ONCE: usize = 256;
+
+/// Stores how commands ended, as they end: what gathers while one is stored is stored together.
 pub async fn store_ends(app: Arc<App>, mut ended: mpsc::UnboundedReceiver<Ended>) {
-    while let Some(ended) = ended.recv().await {
-        store_end(&app, ended).await;
+    let mut ends = Vec::new();
+    while ended.recv_many(&mut ends, ENDS_AT_ONCE).await > 0 {
+        store_all(&app, std::mem::take(&mut ends)).await;
     }
 }
 
 /// Stores the ends that are known now.
 pub async fn store_known_ends(app: &App, ended: &mut mpsc::UnboundedReceiver<Ended>) {
-    while let Ok(ended) = ended.try_recv() {
-        store_end(app, ended).await;
+    let mut ends = Vec::new();
+    while let Ok(end) = ended.try_recv() {
+        ends.push(end);
     }
+    store_all(app, ends).await;
 }
 
-async fn store_end(app: &App, Ended { session, command, end }: Ended) {
-    // Commands of builds have no row; nothing is changed for them.
-    if let Err(error) = app.store.end_command(&session, command, end, now_ms()).await {
-        tracing::error!("the end of {session} command {command} was not stored: {error}");
+/// Commands of builds have no row; nothing is changed for them.
+async fn store_all(app: &App, ends: Vec<Ended>) {
+    if let Err(error) = app.store.end_commands(ends, now_ms()).await {
+        tracing::error!("ends of commands were not stored: {error}");
     }
 }
 
@@ -47,6 +54,9 @@ pub async fn sweep(app: Arc<App>) {
             }
         }
         retention::apply(&app).await;
+        if let Err(error) = idempotency::forget_old(&app).await {
+            tracing::error!("old keys of requests were not forgotten: {error}");
+        }
         remove_garbage(&app).await;
     }
 }

@@ -35,6 +35,21 @@ pub struct Artifact {
     pub bytes: u64,
     /// Seconds since 1970.
     pub modified_s: i64,
+    /// Tells whether it is the same later.
+    pub stamp: Stamp,
+}
+
+/// What differs when a file was written or replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Its number in the filesystem.
+    pub inode: u64,
+    /// Its size.
+    pub bytes: i64,
+    /// When its content changed: seconds and nanoseconds.
+    pub modified: (i64, u64),
+    /// When anything of it changed.
+    pub changed: (i64, u64),
 }
 
 /// What was found.
@@ -157,6 +172,12 @@ fn artifact(root: BorrowedFd<'_>, path: Vec<u8>) -> Option<Artifact> {
         path,
         bytes: u64::try_from(stat.st_size).unwrap_or(0),
         modified_s: stat.st_mtime,
+        stamp: Stamp {
+            inode: stat.st_ino,
+            bytes: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        },
     })
 }
 

@@ -1,6 +1,7 @@
 //! The commands of sessions and how they ended.
 
 use super::{Durability, Store, StoreError, from_json, parse, to_json};
+use crate::sessions::isolation::Ended;
 use hangar_runtime::ids::{CommandId, SessionId};
 use hangar_runtime::wire::warden::CommandEnd;
 use rusqlite::{Row, params};
@@ -75,17 +76,36 @@ impl Store {
         ending: CommandEnd,
         now_ms: i64,
     ) -> Result<(), StoreError> {
-        let session = session.clone();
+        let ended = Ended { session: session.clone(), command: number, end: ending };
+        self.end_commands(vec![ended], now_ms).await
+    }
+
+    /// Notes how commands ended, unless that is known already.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn end_commands(&self, ended: Vec<Ended>, now_ms: i64) -> Result<(), StoreError> {
+        if ended.is_empty() {
+            return Ok(());
+        }
         self.write(Durability::Process, move |db| {
-            db.execute(
+            let mut commands = db.prepare_cached(
                 "UPDATE commands SET ending = ?3, ended_ms = ?4
                  WHERE session = ?1 AND number = ?2 AND ending IS NULL",
-                params![session.as_str(), number.0, to_json(&ending)?, now_ms],
             )?;
-            db.execute(
-                "UPDATE sessions SET updated_ms = ?2 WHERE id = ?1",
-                params![session.as_str(), now_ms],
-            )?;
+            let mut sessions =
+                db.prepare_cached("UPDATE sessions SET updated_ms = ?2 WHERE id = ?1")?;
+            for Ended { session, command, end } in &ended {
+                let changed = commands.execute(params![
+                    session.as_str(),
+                    command.0,
+                    to_json(end)?,
+                    now_ms
+                ])?;
+                if changed > 0 {
+                    sessions.execute(params![session.as_str(), now_ms])?;
+                }
+            }
             Ok(())
         })
         .await

@@ -8,6 +8,7 @@ mod commands;
 mod environments;
 mod harnesses;
 mod lane;
+mod responses;
 mod retention;
 mod schema;
 mod sessions;
@@ -19,9 +20,12 @@ mod versions;
 pub use commands::CommandRow;
 pub use environments::{Declared, EnvironmentRow, ImportedCommit, NewEnvironment};
 pub use harnesses::{HarnessConfig, HarnessRow, Reference, Stored};
+pub use responses::{
+    Begun, EndedTask, IN_PROGRESS, NewTask, Outcome, Repeat, Repeated, ResponseRow,
+};
 pub use retention::Removal;
 pub use schema::FORMAT;
-pub use sessions::SessionRow;
+pub use sessions::{After, SessionRow};
 pub use shares::ShareRow;
 pub use tokens::{Access, FIRST_TOKEN, TokenRow};
 pub use uploads::UploadRow;

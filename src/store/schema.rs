@@ -7,7 +7,7 @@ use rusqlite::Connection;
 const APPLICATION: u32 = u32::from_be_bytes(*b"hngr");
 
 /// Each entry brings a database from the format of its index to the next one.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, UPLOADS, SKILLS, SHARES];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, UPLOADS, SKILLS, SHARES, TASKS];
 
 /// The newest format this program knows.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
@@ -121,6 +121,30 @@ CREATE TABLE shares (
     session TEXT PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
     id TEXT NOT NULL UNIQUE, secret TEXT NOT NULL UNIQUE, created_ms INTEGER NOT NULL
 ) STRICT;
+";
+
+/// Tasks: what each was asked, how it began and how it ended.
+const TASKS: &str = "
+ALTER TABLE sessions ADD COLUMN harness TEXT;
+ALTER TABLE sessions ADD COLUMN title TEXT NOT NULL DEFAULT '';
+CREATE INDEX sessions_of ON sessions (scope, created_ms);
+CREATE TABLE responses (
+    id TEXT PRIMARY KEY, scope TEXT NOT NULL,
+    session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE, turn INTEGER NOT NULL,
+    harness TEXT NOT NULL, status TEXT NOT NULL, command INTEGER NOT NULL,
+    request TEXT NOT NULL, initial TEXT NOT NULL, response TEXT, outcome TEXT,
+    stored INTEGER NOT NULL, deleted INTEGER NOT NULL DEFAULT 0,
+    created_ms INTEGER NOT NULL, ended_ms INTEGER,
+    UNIQUE (session, turn)
+) STRICT;
+CREATE INDEX hidden_responses ON responses (id) WHERE deleted OR NOT stored;
+-- One task at a time in each session.
+CREATE UNIQUE INDEX one_task ON responses (session) WHERE status = 'in_progress';
+CREATE TABLE idempotency (
+    scope TEXT NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL, response TEXT NOT NULL,
+    created_ms INTEGER NOT NULL, PRIMARY KEY (scope, key)
+) STRICT;
+CREATE INDEX idempotency_by_age ON idempotency (created_ms);
 ";
 
 /// Makes the tables or brings them to the newest format.

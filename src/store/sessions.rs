@@ -3,7 +3,7 @@
 use super::{Durability, Parts, Store, StoreError, from_json, parse, to_json, version_number};
 use crate::config::LimitsConfig;
 use hangar_runtime::ids::{EnvironmentId, SessionId, Slug, VersionNumber};
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 
 /// A session as it is stored.
 #[derive(Debug, Clone)]
@@ -22,6 +22,12 @@ pub struct SessionRow {
     pub limits: LimitsConfig,
     /// The number of the last command, 0 before the first.
     pub commands: u32,
+    /// The harness whose tasks run in it, where any do.
+    pub harness: Option<String>,
+    /// What its first task was about.
+    pub title: String,
+    /// The status of its last task.
+    pub last_status: Option<String>,
     /// Milliseconds since 1970.
     pub created_ms: i64,
     /// Milliseconds since 1970.
@@ -29,7 +35,9 @@ pub struct SessionRow {
 }
 
 const COLUMNS: &str = "id, scope, environment, version, slug, parts, network, limits, commands, \
-                       created_ms, updated_ms";
+                       created_ms, updated_ms, harness, title, \
+                       (SELECT status FROM responses WHERE session = sessions.id \
+                        ORDER BY turn DESC LIMIT 1)";
 
 fn row(row: &Row<'_>) -> Result<SessionRow, StoreError> {
     let id: Option<String> = row.get(2)?;
@@ -51,45 +59,113 @@ fn row(row: &Row<'_>) -> Result<SessionRow, StoreError> {
         commands: row.get(8)?,
         created_ms: row.get(9)?,
         updated_ms: row.get(10)?,
+        harness: row.get(11)?,
+        title: row.get(12)?,
+        last_status: row.get(13)?,
     })
 }
 
+/// Whether a session can be bound to what it reads: a version that is there and finished.
+pub(super) fn is_readable(
+    db: &Connection,
+    environment: Option<&(EnvironmentId, VersionNumber, Slug)>,
+) -> Result<bool, StoreError> {
+    let Some((id, version, _)) = environment else { return Ok(true) };
+    let sql = "SELECT EXISTS (SELECT 1 FROM versions WHERE environment = ?1
+               AND number = ?2 AND status = 'ready')";
+    let key = params![id.as_str(), version.0.get()];
+    Ok(db.query_row(sql, key, |row| row.get::<_, bool>(0))?)
+}
+
+/// Adds a session; `false` when its version is there no more.
+pub(super) fn insert(db: &Connection, new: &SessionRow) -> Result<bool, StoreError> {
+    let environment = new.environment.as_ref();
+    if !is_readable(db, environment)? {
+        return Ok(false);
+    }
+    let mut statement = db.prepare_cached(
+        "INSERT INTO sessions (id, scope, environment, version, slug, parts, network, limits,
+                               commands, created_ms, updated_ms, harness, title)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    )?;
+    statement.execute(params![
+        new.id.as_str(),
+        new.scope,
+        environment.map(|e| e.0.as_str()),
+        environment.map(|e| e.1.0.get()),
+        environment.map(|e| e.2.as_str()),
+        to_json(&new.parts)?,
+        new.network,
+        to_json(&new.limits)?,
+        new.commands,
+        new.created_ms,
+        new.updated_ms,
+        new.harness,
+        new.title,
+    ])?;
+    Ok(true)
+}
+
+/// Binds a session to what its next task reads; `false` when it is gone.
+pub(super) fn rebind(db: &Connection, session: &SessionRow) -> Result<bool, StoreError> {
+    let environment = session.environment.as_ref();
+    let mut statement = db.prepare_cached(
+        "UPDATE sessions SET environment = ?2, version = ?3, slug = ?4, parts = ?5,
+                             updated_ms = ?6 WHERE id = ?1",
+    )?;
+    let changed = statement.execute(params![
+        session.id.as_str(),
+        environment.map(|e| e.0.as_str()),
+        environment.map(|e| e.1.0.get()),
+        environment.map(|e| e.2.as_str()),
+        to_json(&session.parts)?,
+        session.updated_ms,
+    ])?;
+    Ok(changed == 1)
+}
+
+/// Where a page of sessions begins: behind the one made at this time with this id.
+#[derive(Debug, Clone)]
+pub struct After {
+    /// Milliseconds since 1970.
+    pub created_ms: i64,
+    /// Its id.
+    pub id: String,
+}
+
 impl Store {
+    /// A page of the sessions of a scope, the newest first; of one harness, or of all.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn sessions_page(
+        &self,
+        scope: &str,
+        harness: Option<String>,
+        after: Option<After>,
+        limit: usize,
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        let scope = scope.to_owned();
+        self.read(move |db| {
+            let mut statement = db.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM sessions
+                 WHERE scope = ?1 AND (?2 IS NULL OR harness = ?2)
+                   AND (?3 IS NULL OR created_ms < ?3 OR (created_ms = ?3 AND id > ?4))
+                 ORDER BY created_ms DESC, id LIMIT ?5"
+            ))?;
+            let (time, id) = after.map(|after| (after.created_ms, after.id)).unzip();
+            statement.query_and_then(params![scope, harness, time, id, limit], row)?.collect()
+        })
+        .await
+    }
+
     /// Adds a session; `false` when its version is there no more. From then on the version is
     /// not removed.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn create_session(&self, new: SessionRow) -> Result<bool, StoreError> {
-        self.write(Durability::Process, move |db| {
-            let environment = new.environment.as_ref();
-            if let Some((id, version, _)) = environment {
-                let sql = "SELECT EXISTS (SELECT 1 FROM versions WHERE environment = ?1
-                           AND number = ?2 AND status = 'ready')";
-                let key = params![id.as_str(), version.0.get()];
-                if !db.query_row(sql, key, |row| row.get::<_, bool>(0))? {
-                    return Ok(false);
-                }
-            }
-            db.execute(
-                "INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-                params![
-                    new.id.as_str(),
-                    new.scope,
-                    environment.map(|e| e.0.as_str()),
-                    environment.map(|e| e.1.0.get()),
-                    environment.map(|e| e.2.as_str()),
-                    to_json(&new.parts)?,
-                    new.network,
-                    to_json(&new.limits)?,
-                    new.commands,
-                    new.created_ms,
-                    new.updated_ms
-                ],
-            )?;
-            Ok(true)
-        })
-        .await
+        self.write(Durability::Process, move |db| insert(db, &new)).await
     }
 
     /// The session with this id, if the scope has it.

@@ -104,6 +104,9 @@ async fn commands_are_counted_and_end_once() {
         network: "none".into(),
         limits: Default::default(),
         commands: 0,
+        harness: None,
+        title: String::new(),
+        last_status: None,
         created_ms: 1,
         updated_ms: 1,
     };
@@ -166,6 +169,9 @@ fn reader(id: &EnvironmentId, number: u32) -> SessionRow {
         network: "none".to_owned(),
         limits: crate::config::LimitsConfig::default(),
         commands: 0,
+        harness: None,
+        title: String::new(),
+        last_status: None,
         created_ms: 1,
         updated_ms: 1,
     }

@@ -20,6 +20,7 @@ pub mod repositories;
 pub mod run;
 pub mod schema;
 pub mod session;
+pub mod task;
 pub mod tree;
 
 use hangar_peel::spec::{Outcome, Spec};
