@@ -10,3 +10,4 @@ mod repositories;
 mod servers;
 mod sessions;
 mod sources;
+mod tasks;
