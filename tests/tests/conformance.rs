@@ -1,7 +1,8 @@
 //! The protocol's checks of environments, EN-01 to EN-08, written anew; every answer is compared
-//! with a schema. What they ask of tasks waits until there are tasks.
+//! with a schema.
 
 use hangar_tests::checked::{Checked, refusal};
+use hangar_tests::task::{member, run, text};
 use serde_json::{Value, json};
 
 const NOBODY: &str = "henv_00000000000000000000000000000000";
@@ -153,6 +154,23 @@ fn en_05_and_06_a_harness_names_an_environment_and_is_listed_there() {
     let refused =
         server.call("PUT", &path, json!({ "environment": NOBODY }).to_string().as_bytes());
     assert_eq!(refusal(&refused), (404, "environment_not_found".to_owned()));
+    // A task on an environment that has nothing built is refused before it starts, whether the harness
+    // names it or the task, there or where it once stood.
+    for request in [
+        json!({ "input": "echo x", "metadata": { "harness_id": made["id"] } }),
+        json!({ "input": "echo x", "metadata": { "environment": id } }),
+        json!({ "input": "echo x", "environment": id }),
+    ] {
+        let refused =
+            refusal(&server.call("POST", "/v1/responses", request.to_string().as_bytes()));
+        assert_eq!(refused, (409, "environment_not_ready".to_owned()), "{request}");
+        let mut nobody = request;
+        nobody["metadata"]["environment"] = json!(NOBODY);
+        nobody.as_object_mut().unwrap().remove("environment");
+        let refused = refusal(&server.call("POST", "/v1/responses", nobody.to_string().as_bytes()));
+        assert_eq!(refused, (404, "environment_not_found".to_owned()), "{nobody}");
+    }
+    assert_eq!(server.get("/v1/sessions")["sessions"], json!([]), "nothing was started");
     // What was read can be sent back, and an edit of something else loses nothing.
     let skill = json!([{ "name": "s", "files": [{ "path": "SKILL.md", "content": "x" }] }]);
     let with_skill = server.send("PUT", &path, &json!({ "skills": skill, "max_step": 7 }));
@@ -189,6 +207,33 @@ fn en_07_a_session_reads_the_environment_and_cannot_write_it() {
     let shown = server.get(&format!("/v1/sessions/{}", session.id));
     assert_eq!((&shown["environment"], &shown["environment_version"]), (&json!(id), &json!(1)));
     session.delete();
+}
+
+#[test]
+fn en_07_a_task_reads_the_environment_of_its_harness_and_cannot_write_it() {
+    let server = Checked::start();
+    let id = content_studio(&server);
+    assert_eq!(server.build(&id)["status"], "ready");
+    let made = harness(&server, &id);
+    let mount = server.get(&format!("/v1/environments/{id}"))["mount"].as_str().unwrap().to_owned();
+    let asked = format!(
+        "Run this shell command and reply with its output only: cat {mount}/data/hello.txt; \
+         touch {mount}/write-probe; echo WRITE_RC=$?; ls /env"
+    );
+    let request = json!({ "input": asked, "metadata": { "harness_id": made["id"] } });
+    let response = run(&server, &request);
+    assert_eq!(response["status"], "completed", "{response}");
+    let said = text(&response);
+    assert!(said.starts_with("hello from the environment\n"), "{said}");
+    assert!(said.contains("Read-only file system"), "{said}");
+    assert!(said.ends_with("WRITE_RC=1\nconformance-probe\n"), "{said}");
+    assert_eq!(response["metadata"]["environment"], json!(id));
+    assert_eq!(response["metadata"]["environment_version"], 1);
+    let session =
+        server.get(&format!("/v1/sessions/{}", member(&response, "/metadata/session_id")));
+    assert_eq!(session["environment"], json!(id));
+    let tree = server.get(&format!("/v1/environments/{id}/files"));
+    assert!(!tree.to_string().contains("write-probe"), "{tree}");
 }
 
 #[test]
