@@ -12,6 +12,7 @@ use crate::environments::tags::Tags;
 use crate::environments::toolchain::Toolchain;
 use crate::lookups::Lookups;
 use crate::observe::audit::Audit;
+use crate::rates::Rates;
 use crate::sessions::isolation::Isolations;
 use crate::sessions::live::LiveSessions;
 use crate::store::Store;
@@ -61,6 +62,10 @@ pub struct App {
     pub tokens: Tokens,
     /// Who asked for what, and who was refused.
     pub audit: Audit,
+    /// How much the scopes have asked for lately.
+    pub rates: Rates,
+    /// Held while a session is counted and added.
+    pub admission: tokio::sync::Mutex<()>,
     /// How many builds run at once.
     pub build_slots: Arc<Semaphore>,
     /// The tasks that run.

@@ -31,6 +31,59 @@ pub struct Config {
     pub warden: Warden,
     /// What the server tells on standard error.
     pub log: Log,
+    /// How clients are served.
+    pub server: Server,
+    /// What a scope may use; everything where nothing is said.
+    pub limits: ScopeLimits,
+}
+
+/// How clients are served.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    /// The file of the certificate and those that lead to its issuer, in PEM. With it and a key,
+    /// `--listen` speaks TLS. It is read at the start.
+    pub tls_certificate: Option<String>,
+    /// The file of the certificate's private key, in PEM.
+    pub tls_key: Option<String>,
+    /// Listen without TLS on an address that is not loopback: something in front of the server
+    /// speaks TLS.
+    pub plaintext: bool,
+    /// How many connections are served at once; others wait.
+    pub connections_max: usize,
+    /// How long a client may take to send the head of a request, and keep a connection idle.
+    pub header_timeout_s: u64,
+    /// How long a client may take to send or to take `stall_bytes_min` bytes, while some are waited
+    /// for.
+    pub stall_timeout_s: u64,
+    /// What counts as progress of a slow client.
+    pub stall_bytes_min: usize,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            tls_certificate: None,
+            tls_key: None,
+            plaintext: false,
+            connections_max: 512,
+            header_timeout_s: 10,
+            stall_timeout_s: 60,
+            stall_bytes_min: 32 << 10,
+        }
+    }
+}
+
+/// What a scope may use; everything where nothing is said.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScopeLimits {
+    /// Requests a minute, with any of its tokens; as many can come at once.
+    pub requests_per_minute_max: Option<NonZeroU32>,
+    /// Tasks a minute.
+    pub tasks_per_minute_max: Option<NonZeroU32>,
+    /// Sessions, running or not.
+    pub sessions_max: Option<u64>,
 }
 
 /// What the server tells on standard error.
@@ -277,6 +330,19 @@ impl Tasks {
             "none" | "loopback" | "egress" => Ok(()),
             other => Err(format!("tasks.network is {other}, which is no network")),
         }
+    }
+}
+
+impl Server {
+    /// Checks what the types do not tell.
+    fn check(&self) -> Result<(), String> {
+        if self.tls_certificate.is_some() != self.tls_key.is_some() {
+            return Err("server.tls_certificate and server.tls_key need each other".to_owned());
+        }
+        if self.connections_max == 0 || self.header_timeout_s == 0 || self.stall_timeout_s == 0 {
+            return Err("a limit of [server] is 0, so nobody could be served".to_owned());
+        }
+        Ok(())
     }
 }
 

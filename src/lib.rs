@@ -16,6 +16,7 @@ pub mod failure;
 pub mod harnesses;
 pub mod lookups;
 pub mod observe;
+pub mod rates;
 pub mod serve;
 pub mod sessions;
 pub mod store;

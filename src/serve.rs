@@ -6,9 +6,11 @@
 
 mod directories;
 mod listen;
+mod paced;
 mod privileges;
 mod range;
 mod server;
+mod tls;
 mod warden;
 
 use crate::app::ApiFiles;
@@ -22,6 +24,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::Arc;
 
 /// What `hangar serve` is told.
 #[derive(Debug, Clone)]
@@ -48,6 +51,13 @@ pub enum ServeError {
     /// Another server uses the state directory.
     #[error("another `hangar serve` uses this state directory")]
     InUse,
+    /// Tokens and files would cross a network in clear.
+    #[error(
+        "listening on {0} without TLS is refused: what clients send could be read on the way\n\
+         hint: name server.tls_certificate and server.tls_key in config.toml, listen on 127.0.0.1, \
+         or set server.plaintext = true where something in front of the server speaks TLS"
+    )]
+    Plaintext(SocketAddr),
     /// A warden of another build holds the state directory.
     #[error(
         "a warden of another build runs on this state directory: {0}\n\
@@ -92,6 +102,7 @@ struct Ready {
     child: Option<Child>,
     local: UnixListener,
     remote: Option<TcpListener>,
+    tls: Option<Arc<rustls::ServerConfig>>,
     token_digest: Option<[u8; 32]>,
     ephemeral: bool,
     range: Range,
@@ -119,6 +130,8 @@ pub fn run(options: Options) -> Result<(), ServeError> {
 
 fn prepare_as_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeError> {
     let config = configuration(options)?;
+    let tls = tls::configure(&config.server)?;
+    options.listen.map(|at| tls::check_address(at, &config.server)).transpose()?;
     let range = range::checked(config.warden.range_base, &options.state_dir)?;
     let state = directories::prepare(&options.state_dir, range)?;
     let lock = directories::lock(&state.path)?;
@@ -137,6 +150,7 @@ fn prepare_as_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeE
         child: started.served(),
         local,
         remote,
+        tls,
         token_digest: Some(token_digest),
         ephemeral: options.ephemeral,
         range,
@@ -149,6 +163,8 @@ fn prepare_as_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeE
 fn prepare_without_root(options: &Options, signals: SignalFd) -> Result<Ready, ServeError> {
     let dir = &options.state_dir;
     let config = configuration(options)?;
+    let tls = tls::configure(&config.server)?;
+    options.listen.map(|at| tls::check_address(at, &config.server)).transpose()?;
     let range = range::checked(config.warden.range_base, dir)?;
     let own = rustix::process::geteuid().as_raw() == range.api();
     let warden = match connect_blocking(&socket_of(dir)) {
@@ -164,6 +180,7 @@ fn prepare_without_root(options: &Options, signals: SignalFd) -> Result<Ready, S
         child: None,
         local: listen::local(dir, range)?,
         remote: options.listen.map(listen::remote).transpose()?,
+        tls,
         token_digest: directories::stored_token_digest(dir),
         ephemeral: options.ephemeral,
         range,

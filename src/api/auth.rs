@@ -1,8 +1,9 @@
 //! Who is asking: a bearer token, or a peer of the local socket whom the kernel names.
 
-use crate::app::{Activity, App};
+use crate::app::{Activity, App, now_ms};
 use crate::failure::{Code, Failure};
 use crate::observe::Caller;
+use crate::rates::Kind;
 use crate::store::{Access, TokenRow};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::Method;
@@ -87,10 +88,10 @@ impl Tokens {
     fn bearer(&self, token: &str) -> Result<(Caller, Access), Failure> {
         let digest = token_digest(token);
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let mut found = None;
+        let (mut found, now) = (None, now_ms());
         for token in known.iter() {
             let difference = token.digest.iter().zip(&digest).fold(0, |sum, (a, b)| sum | (a ^ b));
-            if std::hint::black_box(difference) == 0 {
+            if std::hint::black_box(difference) == 0 && !token.is_expired(now) {
                 let caller = Caller { scope: token.scope.clone(), token: Some(token.id.clone()) };
                 found = Some((caller, token.access));
             }
@@ -123,7 +124,8 @@ pub async fn authenticate(
         Ok(known) => known,
         Err(failure) => return failure.into_response(),
     };
-    let mut response = match permit(access, &request) {
+    let permitted = permit(access, &request).and_then(|()| admit(&app, &caller.scope, &request));
+    let mut response = match permitted {
         Ok(()) => {
             request.extensions_mut().insert(Scope(caller.scope.clone()));
             request.extensions_mut().insert(access);
@@ -135,15 +137,40 @@ pub async fn authenticate(
     response
 }
 
+/// Counts a request of a client elsewhere. The operator can look after a server that others are
+/// busy with.
+fn admit(app: &App, scope: &str, request: &Request) -> Result<(), Failure> {
+    match request.extensions().get::<Peer>() {
+        Some(Peer::Local) => Ok(()),
+        _ => app.rates.admit(&app.config.limits, scope, Kind::of(request)),
+    }
+}
+
+/// Where a token for running may do more than look: what comes of tasks, and nothing they run on.
+const RUNNING: &[&str] = &[
+    "/v1/responses",
+    "/v1/sessions",
+    "/v1/traces",
+    "/v1/files",
+    "/v1/containers",
+    "/v1/hangar/sessions",
+];
+
 /// A token for reading may ask for things, and change and start nothing.
 fn permit(access: Access, request: &Request) -> Result<(), Failure> {
-    match access {
-        Access::Full => Ok(()),
-        Access::Read if matches!(*request.method(), Method::GET | Method::HEAD) => Ok(()),
-        Access::Read => {
-            Err(Failure::new(Code::InsufficientScope, "this token is for reading only"))
-        }
-    }
+    let looks = matches!(*request.method(), Method::GET | Method::HEAD);
+    let path = request.uri().path();
+    let below = |root: &&str| {
+        path.strip_prefix(*root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let why = match access {
+        Access::Full => return Ok(()),
+        _ if looks => return Ok(()),
+        Access::Run if RUNNING.iter().any(below) => return Ok(()),
+        Access::Run => "this token is for running tasks and not for changing what they run on",
+        Access::Read => "this token is for reading only",
+    };
+    Err(Failure::new(Code::InsufficientScope, why))
 }
 
 fn bearer(header: Option<&axum::http::HeaderValue>) -> Result<&str, Failure> {
@@ -155,4 +182,32 @@ fn bearer(header: Option<&axum::http::HeaderValue>) -> Result<&str, Failure> {
         return Err(invalid());
     }
     Ok(token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_for_running_changes_what_comes_of_tasks() {
+        let may = |access, method: &str, path: &str| {
+            let request = Request::builder().method(method).uri(path);
+            permit(access, &request.body(axum::body::Body::empty()).unwrap()).is_ok()
+        };
+        for path in ["/v1/responses", "/v1/sessions/x/cancel", "/v1/hangar/sessions/x/exec"] {
+            assert!(may(Access::Run, "POST", path) && !may(Access::Read, "POST", path), "{path}");
+        }
+        for path in [
+            "/v1/harnesses",
+            "/v1/environments/x/build",
+            "/v1/hangar/tokens",
+            "/v1/responsesx",
+            "/v1/files-x",
+            "/v1/%72esponses",
+            "//v1/responses",
+        ] {
+            assert!(!may(Access::Run, "POST", path) && may(Access::Full, "POST", path), "{path}");
+            assert!(may(Access::Run, "GET", path) && may(Access::Read, "HEAD", path), "{path}");
+        }
+    }
 }

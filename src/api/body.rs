@@ -1,5 +1,6 @@
 //! Bodies of requests, bounded in size and time.
 
+use super::pace::is_late;
 use crate::app::{App, blocking};
 use crate::failure::{Code, Failure};
 use axum::body::Body;
@@ -114,6 +115,9 @@ pub async fn next(stream: &mut axum::body::BodyDataStream) -> Result<Option<Byte
         Err(_) => Err(Failure::new(Code::RequestTimeout, "the body did not arrive in time")),
         Ok(None) => Ok(None),
         Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
+        Ok(Some(Err(error))) if is_late(&error) => {
+            Err(Failure::new(Code::RequestTimeout, "the body did not arrive in time"))
+        }
         Ok(Some(Err(error))) => {
             Err(Failure::new(Code::InvalidInput, "the body did not arrive whole").with_cause(error))
         }

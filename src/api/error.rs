@@ -20,6 +20,10 @@ impl IntoResponse for Failure {
         if self.code == Code::WardenUnavailable {
             response.headers_mut().insert("retry-after", "1".parse().expect("a number"));
         }
+        let wait = self.detail.as_ref().and_then(|detail| detail["retry_after_ms"].as_u64());
+        if let Some(milliseconds) = wait {
+            response.headers_mut().insert("retry-after", milliseconds.div_ceil(1000).into());
+        }
         response.extensions_mut().insert(self.code);
         response
     }

@@ -19,6 +19,7 @@ pub mod media;
 mod multipart;
 pub mod objects;
 mod operation;
+mod pace;
 mod packages;
 mod ranges;
 mod responses;
@@ -133,6 +134,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/shared/{secret}/files/{file}/content", get(shares::content))
         .fallback(no_route)
         .method_not_allowed_fallback(no_route)
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), pace::pace))
         .layer(middleware::from_fn(negotiate_version))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn_with_state(Arc::clone(&app), observe))

@@ -45,7 +45,7 @@ pub(super) async fn check(
             let message = "this token is for reading only, and asking a registry starts a session";
             Failure::new(Code::InsufficientScope, message)
         })?,
-        Access::Full => lookups::ask(&app, manager, &spec).await?,
+        Access::Full | Access::Run => lookups::ask(&app, manager, &spec).await?,
     };
     Ok(Json(json!({
         "object": "environment.package",

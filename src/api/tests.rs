@@ -44,6 +44,7 @@ fn token(token: &str, scope: &str, access: Access) -> TokenRow {
         access,
         name: String::new(),
         created_ms: 0,
+        expires_ms: None,
     }
 }
 
@@ -82,6 +83,8 @@ fn server() -> Server {
             token("hangar_reader", "default", Access::Read),
         ]),
         builds: Default::default(),
+        rates: Default::default(),
+        admission: Default::default(),
         build_slots: Arc::new(tokio::sync::Semaphore::new(1)),
     };
     Server { router: router(Arc::new(app)), _dir: dir }

@@ -21,7 +21,8 @@ const SCOPE_BYTES_MAX: usize = 64;
 struct Asked {
     name: String,
     scope: Option<String>,
-    read_only: bool,
+    role: Option<String>,
+    expires_in_seconds: Option<u64>,
 }
 
 /// Makes a token. The answer is the only place where it ever stands.
@@ -41,20 +42,37 @@ pub(super) async fn create(
         let why = "the name is too long or has control characters";
         return Err(Failure::new(Code::InvalidInput, why).with_param("name"));
     }
+    let access = match &asked.role {
+        None => Access::Full,
+        Some(role) => Access::parse(role).ok_or_else(|| {
+            Failure::new(Code::InvalidInput, "a role is full, run or read").with_param("role")
+        })?,
+    };
+    let now = now_ms();
     let secret = format!("hangar_{}{}", random_hex(), random_hex());
     let token = TokenRow {
         id: format!("tok_{}", random_hex()),
         digest: token_digest(&secret),
         scope,
-        access: if asked.read_only { Access::Read } else { Access::Full },
+        access,
         name: asked.name,
-        created_ms: now_ms(),
+        created_ms: now,
+        expires_ms: asked.expires_in_seconds.map(|seconds| expiry(now, seconds)).transpose()?,
     };
     let mut told = object(&token);
     told["token"] = json!(secret);
     app.store.put_token(token).await.tried("storing the token")?;
     read_anew(&app).await?;
     Ok(Json(told))
+}
+
+fn expiry(now_ms: i64, seconds: u64) -> Result<i64, Failure> {
+    let end = i64::try_from(seconds).ok().and_then(|seconds| seconds.checked_mul(1000));
+    let end = end.and_then(|milliseconds| now_ms.checked_add(milliseconds));
+    end.filter(|end| *end > now_ms).ok_or_else(|| {
+        Failure::new(Code::InvalidInput, "a token is good for at least one second")
+            .with_param("expires_in_seconds")
+    })
 }
 
 pub(super) async fn list(_: Operator, State(app): State<Arc<App>>) -> Result<Json<Value>, Failure> {
@@ -90,7 +108,9 @@ fn object(token: &TokenRow) -> Value {
         "object": "hangar.token",
         "name": token.name,
         "scope": token.scope,
-        "read_only": token.access == Access::Read,
+        "role": token.access.as_str(),
         "createdAt": token.created_ms,
+        "expiresAt": token.expires_ms,
+        "expired": token.is_expired(now_ms()),
     })
 }

@@ -76,6 +76,7 @@ pub fn resolve(
     let config = together(&values)?;
     config.build.check()?;
     config.tasks.check()?;
+    config.server.check()?;
     Ok(Resolved { config, values })
 }
 

@@ -1,8 +1,14 @@
 //! Listeners, and serving what connects.
 
 use super::ServeError;
+use super::paced::{Pace, Paced};
 use crate::api::auth::Peer;
+use crate::config::Server;
 use axum::Router;
+use axum::http::HeaderValue;
+use axum::http::header::STRICT_TRANSPORT_SECURITY;
+use axum::middleware::map_response;
+use axum::response::Response;
 use hangar_runtime::ids::Range;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -13,11 +19,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
-/// How many connections are served at once; more wait.
+/// How many connections of this host are served at once; more wait.
 const CONNECTIONS_MAX: usize = 512;
-/// How long a client may take to send the head of a request.
+/// The longest head of a request.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// How long a client of this host may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The socket for clients on this host; the group of the API and root can connect.
@@ -56,7 +66,11 @@ pub(super) async fn serve_local(listener: tokio::net::UnixListener, router: Rout
         match listener.accept().await {
             Ok((stream, _)) => match stream.peer_cred() {
                 Ok(peer) if is_allowed(peer.uid(), peer.gid(), range) => {
-                    tokio::spawn(serve(stream, router.clone(), Peer::Local, place));
+                    let router = router.clone();
+                    tokio::spawn(async move {
+                        serve(stream, router, Peer::Local, HEADER_TIMEOUT).await;
+                        drop(place);
+                    });
                 }
                 _ => tracing::warn!("a local client that is neither root nor of the API's group"),
             },
@@ -69,18 +83,69 @@ fn is_allowed(uid: u32, gid: u32, range: Range) -> bool {
     uid == 0 || uid == range.api() || gid == range.api()
 }
 
+/// How clients anywhere are served.
+#[derive(Clone)]
+pub(super) struct Remote {
+    tls: Option<TlsAcceptor>,
+    header_timeout: Duration,
+    pace: Pace,
+    connections_max: usize,
+}
+
+impl Remote {
+    pub(super) fn new(server: &Server, tls: Option<Arc<rustls::ServerConfig>>) -> Self {
+        let within = Duration::from_secs(server.stall_timeout_s);
+        Self {
+            tls: tls.map(TlsAcceptor::from),
+            header_timeout: Duration::from_secs(server.header_timeout_s),
+            pace: Pace { within, bytes_min: server.stall_bytes_min },
+            connections_max: server.connections_max,
+        }
+    }
+
+    async fn serve(self, stream: TcpStream, router: Router) {
+        // Frames of output are small and wanted at once.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!("TCP_NODELAY: {error}");
+        }
+        let stream = Paced::new(stream, self.pace);
+        let Some(tls) = self.tls else {
+            return serve(stream, router, Peer::Remote, self.header_timeout).await;
+        };
+        match tokio::time::timeout(self.header_timeout, tls.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let router = router.layer(map_response(keep_to_tls));
+                serve(stream, router, Peer::Remote, self.header_timeout).await;
+            }
+            Ok(Err(error)) => tracing::debug!("a client spoke no TLS: {error}"),
+            Err(_) => tracing::debug!("a client took too long to begin with TLS"),
+        }
+    }
+}
+
+/// Tells browsers to come back by TLS only: RFC 6797.
+async fn keep_to_tls(mut response: Response) -> Response {
+    let value = HeaderValue::from_static("max-age=31536000");
+    response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, value);
+    response
+}
+
 /// Serves clients anywhere.
-pub(super) async fn serve_remote(listener: tokio::net::TcpListener, router: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+pub(super) async fn serve_remote(
+    listener: tokio::net::TcpListener,
+    router: Router,
+    remote: Remote,
+) {
+    let places = Arc::new(Semaphore::new(remote.connections_max));
     loop {
         let place = Arc::clone(&places).acquire_owned().await.expect("never closed");
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Frames of output are small and wanted at once.
-                if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!("TCP_NODELAY: {error}");
-                }
-                tokio::spawn(serve(stream, router.clone(), Peer::Remote, place));
+                let (remote, router) = (remote.clone(), router.clone());
+                tokio::spawn(async move {
+                    remote.serve(stream, router).await;
+                    drop(place);
+                });
             }
             Err(error) => accept_failed(&error).await,
         }
@@ -93,15 +158,16 @@ async fn accept_failed(error: &std::io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-async fn serve<S>(stream: S, router: Router, peer: Peer, _place: tokio::sync::OwnedSemaphorePermit)
+async fn serve<S>(stream: S, router: Router, peer: Peer, header_timeout: Duration)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = TowerToHyperService::new(router.layer(axum::Extension(peer)));
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
+        .header_read_timeout(header_timeout)
         .max_buf_size(64 << 10)
+        .max_header_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = served {

@@ -85,6 +85,7 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
             access: Access::Full,
             name: "the file `token` of the state directory".to_owned(),
             created_ms: now_ms(),
+            expires_ms: None,
         };
         store.put_token(token).await.map_err(|e| step("storing the token", &e))?;
     }
@@ -116,6 +117,8 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         toolchain: Default::default(),
         audit,
         tokens,
+        rates: Default::default(),
+        admission: Default::default(),
     });
     recover(&app, notices, ends).await?;
     let router = api::router(Arc::clone(&app));
@@ -126,8 +129,9 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         let address = remote.local_addr().map_err(|e| step("reading the address", &e))?;
         let remote = tokio::net::TcpListener::from_std(remote)
             .map_err(|e| step("serving the network", &e))?;
-        tokio::spawn(listen::serve_remote(remote, router));
-        say(&format!("listening on {address}"));
+        let how = listen::Remote::new(&app.config.server, ready.tls.clone());
+        tokio::spawn(listen::serve_remote(remote, router, how));
+        say(&format!("listening on {address}{}", if ready.tls.is_some() { " by TLS" } else { "" }));
     }
     say("hangar is ready");
     let mut child = ready.child;

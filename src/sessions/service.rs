@@ -78,15 +78,38 @@ pub async fn create(app: &App, scope: &str, new: NewSession) -> Result<SessionRo
         updated_ms: now,
     };
     plan(app, &row)?;
+    let admitted = admitted(app, scope).await?;
     if !app.store.create_session(row.clone()).await.tried("storing the session")? {
         return Err(Failure::new(Code::EnvironmentNotReady, "that version was just removed"));
     }
+    drop(admitted);
     match launch(app, &row).await {
         Ok(_) => Ok(row),
         Err(failure) => {
             app.store.delete_session(&row.id).await.tried("removing the session")?;
             Err(failure)
         }
+    }
+}
+
+/// Lets one more session be added to a scope. What is returned is held until it is stored: two that
+/// come at once are counted one after the other.
+///
+/// # Errors
+/// [`Code::QuotaExhausted`] when the scope has as many as it may.
+pub async fn admitted<'a>(
+    app: &'a App,
+    scope: &str,
+) -> Result<Option<tokio::sync::MutexGuard<'a, ()>>, Failure> {
+    let Some(max) = app.config.limits.sessions_max else { return Ok(None) };
+    let held = app.admission.lock().await;
+    match app.store.count_sessions(scope).await.tried("counting the sessions")? {
+        count if count < max => Ok(Some(held)),
+        _ => Err(Failure::new(
+            Code::QuotaExhausted,
+            "this scope has as many sessions as it may; delete some of them",
+        )
+        .with_detail(serde_json::json!({ "max_sessions": max }))),
     }
 }
 

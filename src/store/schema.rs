@@ -7,14 +7,14 @@ use rusqlite::Connection;
 const APPLICATION: u32 = u32::from_be_bytes(*b"hngr");
 
 /// Each entry brings a database from the format of its index to the next one.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, UPLOADS, SKILLS, SHARES, TASKS];
+const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, UPLOADS, SKILLS, SHARES, TASKS, ROLES];
 
 /// The newest format this program knows.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
 
 /// The format whose configurations have the files of skills in them.
 #[cfg(test)]
-pub(super) const BEFORE_SKILLS: u32 = 4;
+pub(super) const BEFORE_SKILLS: usize = 4;
 
 const FIRST: &str = "
 CREATE TABLE tokens (
@@ -147,8 +147,25 @@ CREATE TABLE idempotency (
 CREATE INDEX idempotency_by_age ON idempotency (created_ms);
 ";
 
+/// Tokens that may run things, and tokens that end.
+const ROLES: &str = "
+ALTER TABLE tokens RENAME TO older_tokens;
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY, digest BLOB NOT NULL UNIQUE, scope TEXT NOT NULL,
+    access TEXT NOT NULL CHECK (access IN ('full', 'run', 'read')), name TEXT NOT NULL,
+    created_ms INTEGER NOT NULL, expires_ms INTEGER
+) STRICT;
+INSERT INTO tokens SELECT id, digest, scope, access, name, created_ms, NULL FROM older_tokens;
+DROP TABLE older_tokens;
+";
+
 /// Makes the tables or brings them to the newest format.
 pub(super) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
+    prepare_up_to(connection, MIGRATIONS.len())
+}
+
+/// The same, to an older format.
+pub(super) fn prepare_up_to(connection: &mut Connection, format: usize) -> Result<(), StoreError> {
     configure(connection)?;
     let application: u32 = connection.pragma_query_value(None, "application_id", |r| r.get(0))?;
     let found: u32 = connection.pragma_query_value(None, "user_version", |r| r.get(0))?;
@@ -160,7 +177,7 @@ pub(super) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
         (APPLICATION, _) => {}
         _ => return Err(StoreError::Foreign),
     }
-    for (index, migration) in MIGRATIONS.iter().enumerate().skip(found as usize) {
+    for (index, migration) in MIGRATIONS[..format].iter().enumerate().skip(found as usize) {
         let transaction = connection.transaction()?;
         transaction.execute_batch(migration)?;
         transaction.pragma_update(None, "user_version", index as u32 + 1)?;

@@ -203,6 +203,19 @@ impl Store {
         .await
     }
 
+    /// How many sessions a scope has, running or not.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn count_sessions(&self, scope: &str) -> Result<u64, StoreError> {
+        let scope = scope.to_owned();
+        self.read(move |db| {
+            let sql = "SELECT count(*) FROM sessions WHERE scope = ?1";
+            Ok(db.prepare_cached(sql)?.query_row([scope], |row| row.get(0))?)
+        })
+        .await
+    }
+
     /// Removes a session with its commands and notes its directories as garbage.
     ///
     /// # Errors

@@ -8,6 +8,8 @@ use rusqlite::{Row, params};
 pub enum Access {
     /// Everything in its scope.
     Full,
+    /// Run tasks, sessions and commands, and look; not change what they run on.
+    Run,
     /// Look at what is in its scope and change nothing.
     Read,
 }
@@ -18,8 +20,15 @@ impl Access {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
+            Self::Run => "run",
             Self::Read => "read",
         }
+    }
+
+    /// The role of this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Full, Self::Run, Self::Read].into_iter().find(|role| role.as_str() == name)
     }
 }
 
@@ -38,17 +47,25 @@ pub struct TokenRow {
     pub name: String,
     /// Milliseconds since 1970.
     pub created_ms: i64,
+    /// Milliseconds since 1970; it is good for ever where there is none.
+    pub expires_ms: Option<i64>,
+}
+
+impl TokenRow {
+    /// Whether it was good once and is no more.
+    #[must_use]
+    pub fn is_expired(&self, now_ms: i64) -> bool {
+        self.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms)
+    }
 }
 
 /// The id of the token in the state directory's file.
 pub const FIRST_TOKEN: &str = "first";
 
 fn row(row: &Row<'_>) -> Result<TokenRow, StoreError> {
-    let access = match row.get::<_, String>(3)?.as_str() {
-        "full" => Access::Full,
-        "read" => Access::Read,
-        other => return Err(StoreError::Damaged(format!("access {other}"))),
-    };
+    let access: String = row.get(3)?;
+    let access =
+        Access::parse(&access).ok_or_else(|| StoreError::Damaged(format!("access {access}")))?;
     Ok(TokenRow {
         id: row.get(0)?,
         digest: row.get(1)?,
@@ -56,6 +73,7 @@ fn row(row: &Row<'_>) -> Result<TokenRow, StoreError> {
         access,
         name: row.get(4)?,
         created_ms: row.get(5)?,
+        expires_ms: row.get(6)?,
     })
 }
 
@@ -67,15 +85,17 @@ impl Store {
     pub async fn put_token(&self, token: TokenRow) -> Result<(), StoreError> {
         self.write(Durability::Power, move |db| {
             db.execute(
-                "INSERT OR REPLACE INTO tokens (id, digest, scope, access, name, created_ms)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT OR REPLACE INTO tokens (id, digest, scope, access, name, created_ms,
+                                                expires_ms)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![
                     token.id,
                     token.digest,
                     token.scope,
                     token.access.as_str(),
                     token.name,
-                    token.created_ms
+                    token.created_ms,
+                    token.expires_ms
                 ],
             )?;
             Ok(())
@@ -102,7 +122,7 @@ impl Store {
     pub async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
         self.read(|db| {
             let mut statement = db.prepare_cached(
-                "SELECT id, digest, scope, access, name, created_ms FROM tokens
+                "SELECT id, digest, scope, access, name, created_ms, expires_ms FROM tokens
                  ORDER BY created_ms, id",
             )?;
             statement.query_and_then([], row)?.collect()

@@ -137,7 +137,7 @@ fn a_token_is_good_until_it_is_revoked() {
 fn a_token_for_reading_reads() {
     let public = Public::start();
     let id = public.server.environment("read", &[("f", "x")]);
-    let token = public.token(&json!({ "read_only": true }));
+    let token = public.token(&json!({ "role": "read" }));
     let token = Some(secret(&token));
     let path = format!("/v1/environments/{id}");
     for below in ["", "/files", "/files/f", "/versions", "/harnesses"] {

@@ -101,7 +101,7 @@ fn a_token_lets_a_client_in_until_it_is_revoked() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let place = Place::with_server(&["--listen", &address]);
-    let token = run(&place, &["token", "create", "ci", "--scope", "team", "--read-only"]);
+    let token = run(&place, &["token", "create", "ci", "--scope", "team", "--role", "read"]);
     let url = format!("http://{address}");
     let remote = |words: &[&str]| {
         let mut command = place.hangar(words);
@@ -114,7 +114,7 @@ fn a_token_lets_a_client_in_until_it_is_revoked() {
     assert!(stderr(&managed).contains("local socket"), "{}", stderr(&managed));
     let listed = place.json(&["token", "list", "--json"]);
     let made = listed["tokens"].as_array().unwrap().iter().find(|one| one["name"] == "ci").unwrap();
-    assert_eq!((&made["scope"], &made["read_only"]), (&"team".into(), &true.into()));
+    assert_eq!((&made["scope"], &made["role"]), (&"team".into(), &"read".into()));
     run(&place, &["token", "revoke", made["id"].as_str().unwrap()]);
     assert_eq!(remote(&["env", "list"]).status.code(), Some(1));
 }
