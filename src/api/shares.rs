@@ -4,7 +4,7 @@
 use super::auth::Scope;
 use super::extract::Named;
 use super::media::Download;
-use super::{artifacts, body, sessions};
+use super::{artifacts, body, objects, sessions, turns};
 use crate::app::{App, now_ms, random_hex};
 use crate::failure::{Code, Failure, Tried};
 use crate::sessions::workspace;
@@ -106,11 +106,19 @@ pub(super) async fn view(
         let id = file["id"].as_str().unwrap_or_default();
         file["url"] = json!(format!("/v1/shared/{secret}/files/{id}/content"));
     }
+    let mut turns = turns::of(&app, &session.id).await?;
+    // How the session was set up is its owner's business.
+    for turn in turns.iter_mut().filter_map(Value::as_object_mut) {
+        turn.retain(|field, _| !field.starts_with("environment"));
+    }
     let view = json!({
         "object": "session.shared",
         "id": session.id,
+        "title": session.title,
+        "status": objects::session_of_tasks(&session, app.isolations.is_running(&session.id))["status"],
         "created_at": session.created_ms / 1000,
         "updated_at": session.updated_ms / 1000,
+        "turns": turns,
         "files": files["files"],
         "truncated": files["truncated"],
     });

@@ -83,10 +83,14 @@ pub(super) async fn list(
     Named(id): Named<SessionId>,
 ) -> Result<Json<Value>, Failure> {
     shown::find(&app, &scope, &id).await?;
-    let rows = app.store.responses_of(&id).await.tried("reading the turns")?;
-    let turns: Vec<_> =
-        rows.iter().filter(|row| row.is_visible()).map(|row| turn(&app, row)).collect();
+    let turns = of(&app, &id).await?;
     Ok(Json(json!({ "object": "list", "session_id": id, "turns": turns })))
+}
+
+/// The turns of a session, as they are told.
+pub(super) async fn of(app: &App, id: &SessionId) -> Result<Vec<Value>, Failure> {
+    let rows = app.store.responses_of(id).await.tried("reading the turns")?;
+    Ok(rows.iter().filter(|row| row.is_visible()).map(|row| turn(app, row)).collect())
 }
 
 fn turn(app: &App, row: &ResponseRow) -> Value {

@@ -263,20 +263,15 @@ async fn a_harness_keeps_the_reference_to_an_environment_that_is_gone() {
 async fn skills_of_the_older_format_keep_their_files() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db.sqlite");
-    drop(Store::open(&path).unwrap());
-    let db = Connection::open(&path).unwrap();
+    let mut db = Connection::open(&path).unwrap();
+    schema::prepare_up_to(&mut db, schema::BEFORE_SKILLS).unwrap();
     let config = r#"{"name": "x", "skills": [
         {"name": "b", "files": [{"path": "SKILL.md", "content": "1"}, {"path": "x", "content_b64": "AA=="}]},
         {"name": "a", "enabled": false}, {"name": "c", "enabled": true, "content": "2"}]}"#;
-    let old =
-        "DROP TABLE skills; INSERT INTO harnesses VALUES ('chrn_1', 's', 'shell', ?1, NULL, 1);
-               INSERT INTO harnesses VALUES ('chrn_2', 's', 'shell', '{\"name\": \"y\"}', NULL, 1)";
-    let (drop_table, insert) = old.split_once(';').unwrap();
-    let (one, other) = insert.split_once(';').unwrap();
-    db.execute_batch(drop_table).unwrap();
-    db.execute(one, [config]).unwrap();
-    db.execute_batch(other).unwrap();
-    db.pragma_update(None, "user_version", schema::BEFORE_SKILLS).unwrap();
+    for (id, config) in [("chrn_1", config), ("chrn_2", r#"{"name": "y"}"#)] {
+        let sql = "INSERT INTO harnesses VALUES (?1, 's', 'shell', ?2, NULL, 1)";
+        db.execute(sql, [id, config]).unwrap();
+    }
     drop(db);
     let store = Store::open(&path).unwrap();
     let rows = store.harnesses("s", None).await.unwrap();

@@ -9,6 +9,7 @@ use super::placing::{self, Placed};
 use super::request::{Bounds, TaskRequest};
 use super::response;
 use super::run::{self, Job};
+use super::skills;
 use crate::app::{App, now_ms, random_hex};
 use crate::environments;
 use crate::failure::{Code, Failure, Tried};
@@ -76,7 +77,8 @@ pub async fn begin(
         None => (new_session(app, scope, &request, &harness).await?, false),
         Some(previous) => continued(app, scope, &request, previous).await?,
     };
-    let files = placing::open(app, scope, &request.input).await?;
+    let mut files = placing::open(app, scope, &request.input).await?;
+    files.extend(skills::placed(app, &harness).await?);
     let budgets = Budgets::of(request.bounds, &harness.config, &app.config.tasks);
     let work = base.work(&request.input.text);
     let commands_before = files.len() + usize::from(work.script.is_some());
@@ -88,10 +90,15 @@ pub async fn begin(
         commands_before: u32::try_from(commands_before).expect("the files are few"),
         repeat: repeat.clone(),
     };
+    let admitted = match &previous {
+        None => service::admitted(app, scope).await?,
+        Some(_) => None,
+    };
     let command = match app.store.begin_task(new).await.tried("storing the task")? {
         Begun::Stored(command, _) => command,
         begun => return refused(app, scope, repeat.as_ref(), begun).await,
     };
+    drop(admitted);
     let task = app.tasks.take_up(&row.id, scope, &session.id, &harness.id, row.initial);
     let fresh = previous.is_none();
     let job = Job { session, work, files, budgets, command, fresh, rebound };

@@ -19,5 +19,6 @@ pub mod request;
 pub mod response;
 pub mod run;
 pub mod shell;
+pub mod skills;
 pub mod text;
 pub mod timeline;

@@ -19,6 +19,27 @@ pub struct Placed {
     pub path: String,
     /// Its bytes, from their beginning.
     pub file: File,
+    /// What becomes of them.
+    pub how: How,
+}
+
+/// What the bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// The content of the file.
+    File,
+    /// A tar archive of a directory, which takes the place of what is there.
+    Tree,
+}
+
+impl How {
+    /// What the session's shell does with standard input and the path.
+    fn script(self) -> &'static str {
+        match self {
+            Self::File => "exec cat > \"$1\"",
+            Self::Tree => "rm -rf \"$1\" && mkdir -p \"$1\" && exec tar -xf - -C \"$1\"",
+        }
+    }
 }
 
 /// Opens all files of a request, so that they stay what they are.
@@ -43,7 +64,7 @@ pub async fn open(app: &App, scope: &str, input: &Input) -> Result<Vec<Placed>, 
                 let name =
                     if file.name.is_empty() { input::free_name(&name, &taken) } else { name };
                 taken.insert(name.clone());
-                Placed { path: name, file: bytes }
+                Placed { path: name, file: bytes, how: How::File }
             }
         });
     }
@@ -63,7 +84,7 @@ pub async fn in_memory(path: &str, bytes: Vec<u8>) -> Result<Placed, Failure> {
         file.rewind()?;
         Ok::<_, std::io::Error>(file)
     });
-    Ok(Placed { path, file: file.await.tried("keeping an input file")? })
+    Ok(Placed { path, file: file.await.tried("keeping an input file")?, how: How::File })
 }
 
 /// Writes a file into a running session, as its user; `false` when that user could not.
@@ -77,7 +98,7 @@ pub async fn place(
     placed: Placed,
 ) -> Result<bool, Failure> {
     let command = NewCommand {
-        program: ["/bin/sh", "-c", "exec cat > \"$1\"", "sh", &placed.path]
+        program: ["/bin/sh", "-c", placed.how.script(), "sh", &placed.path]
             .map(str::to_owned)
             .into(),
         variables: BTreeMap::new(),

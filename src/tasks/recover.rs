@@ -95,7 +95,8 @@ async fn begin_now(
     session: SessionRow,
 ) -> Result<(), Failure> {
     let mut job = begin::job_again(app, row, harness, session)?;
-    let files = begin::files_again(app, row).await?;
+    let mut files = begin::files_again(app, row).await?;
+    files.extend(super::skills::placed(app, harness).await?);
     let before = files.len() + usize::from(job.work.script.is_some());
     let before = u32::try_from(before).tried("counting the files")?;
     let command = app.store.begin_again(row.clone(), before, now_ms()).await;

@@ -155,7 +155,7 @@ fn a_token_for_reading_reads() {
 #[test]
 fn a_token_for_reading_starts_no_lookup() {
     let public = Public::start();
-    let token = public.token(&json!({ "read_only": true }));
+    let token = public.token(&json!({ "role": "read" }));
     let token = Some(secret(&token));
     let path = "/v1/environments/packages/check?manager=pip&spec=six==1.16.0";
     let refused = public.call(token, "GET", path, b"");

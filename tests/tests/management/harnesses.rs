@@ -147,6 +147,41 @@ fn a_skill_is_kept_byte_for_byte_through_every_edit() {
 }
 
 #[test]
+fn a_task_finds_the_whole_folder_of_every_enabled_skill() {
+    let server = Checked::start();
+    let mut off = folder();
+    (off["name"], off["enabled"]) = (json!("off"), json!(false));
+    let tool = json!({ "name": "tool", "files": [
+        { "path": "SKILL.md", "content": "x" },
+        { "path": "bin/hello", "content": "#!/bin/sh\necho hello\n" },
+    ]});
+    let asked = json!({ "name": "x", "base": "shell", "skills": [folder(), off, tool] });
+    let made = server.send("POST", "/v1/harnesses", &asked);
+    let run = |input: &str, previous: &Value| {
+        let answer = server.send("POST", "/v1/responses", &json!({
+            "input": input, "metadata": { "harness_id": made["id"] }, "previous_response_id": previous,
+        }));
+        let text =
+            answer["output"].as_array().unwrap().iter().find(|item| item["type"] == "message");
+        (answer["id"].clone(), text.unwrap()["content"][0]["text"].as_str().unwrap().to_owned())
+    };
+    let look = "cd ~/.hangar/skills; find . -type f | sort; base64 vault-manual/assets/blob.bin; \
+                tool/bin/hello; ls -A /workspace";
+    let (first, told) = run(look, &Value::Null);
+    assert_eq!(
+        told,
+        "./tool/SKILL.md\n./tool/bin/hello\n./vault-manual/SKILL.md\n\
+         ./vault-manual/assets/blob.bin\n./vault-manual/references/codes.md\nAAECAwQF/+8=\nhello\n"
+    );
+    // The next turn has the skills as they are then.
+    let skills =
+        json!({ "skills": [{ "name": "vault-manual", "enabled": false }, { "name": "tool" }] });
+    server.send("PUT", &path(&made), &skills);
+    let (_, told) = run("ls ~/.hangar/skills", &first);
+    assert_eq!(told, "tool\n");
+}
+
+#[test]
 fn credentials_of_servers_are_kept_and_never_told() {
     let server = Checked::start();
     let made = server.send(

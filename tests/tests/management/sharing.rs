@@ -86,6 +86,26 @@ fn a_link_shows_the_session_and_nothing_else() {
 }
 
 #[test]
+fn a_link_shows_what_was_said() {
+    let server = Checked::start();
+    let ran = server.send("POST", "/v1/responses", &json!({ "input": "echo said | tee x.txt" }));
+    let session = ran["metadata"]["session_id"].as_str().unwrap();
+    let share = server.send("POST", &format!("/v1/sessions/{session}/share"), &json!({}));
+    let view = server.get(share["url"].as_str().unwrap());
+    assert_eq!(
+        (&view["title"], &view["status"]),
+        (&json!("echo said | tee x.txt"), &json!("completed"))
+    );
+    let turn = &view["turns"][0];
+    assert_eq!(
+        (&turn["user"], &turn["assistant"]),
+        (&json!("echo said | tee x.txt"), &json!("said\n"))
+    );
+    assert!(turn.get("environment").is_none(), "how it was set up");
+    assert_eq!(view["files"][0]["filename"], "x.txt");
+}
+
+#[test]
 fn a_link_ends_with_its_revocation_and_with_its_session() {
     let mut server = Checked::start();
     let id =

@@ -117,6 +117,12 @@ fn a_scope_that_asks_too_often_is_told_when_to_come_back() {
     assert_eq!(public.get(&same, "/v1/sessions").status, 429);
     assert_eq!(public.get(&other, "/v1/sessions").status, 200);
     assert_eq!(public.get("wrong", "/v1/sessions").status, 401, "who it is comes first");
+    let tasks = Public::configured("[limits]\ntasks_per_minute_max = 1\n");
+    let token = tasks.token("x", "run");
+    let run = || tasks.call(&token, "POST", "/v1/responses", &json!({ "input": "true" }));
+    assert_eq!(run().status, 200);
+    assert_eq!(refusal(&run()), (429, "rate_limited".to_owned()));
+    assert_eq!(tasks.get(&token, "/v1/sessions").status, 200, "others are not counted as tasks");
     assert_eq!(public.server.call("GET", "/v1/sessions", b"").status, 200);
 }
 
@@ -142,4 +148,13 @@ fn a_scope_has_so_many_sessions() {
         200
     );
     assert_eq!(create(&one).status, 200, "there is room again");
+    // A task that makes a session needs a place for it; one that continues does not.
+    let task = |token: &str, body: Value| public.call(token, "POST", "/v1/responses", &body);
+    let refused = task(&one, json!({ "input": "echo x" }));
+    assert_eq!(refusal(&refused), (429, "quota_exhausted".to_owned()));
+    let first = task(&other, json!({ "input": "echo x" }));
+    assert_eq!(first.status, 200);
+    let next =
+        task(&other, json!({ "input": "echo y", "previous_response_id": first.json()["id"] }));
+    assert_eq!(next.status, 200);
 }
