@@ -66,6 +66,8 @@ pub struct App {
     pub rates: Rates,
     /// Held while a session is counted and added.
     pub admission: tokio::sync::Mutex<()>,
+    /// The id of the host's present boot.
+    pub boot: String,
     /// How many builds run at once.
     pub build_slots: Arc<Semaphore>,
     /// The tasks that run.
@@ -155,6 +157,13 @@ impl ApiFiles {
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }
+}
+
+/// The id of the host's present boot; another one each time nobody can tell.
+#[must_use]
+pub fn boot_id() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    read.map_or_else(|_| random_hex(), |id| id.trim().to_owned())
 }
 
 /// The time as the protocol writes it in objects: milliseconds since 1970.

@@ -178,6 +178,19 @@ pub struct FreezeOptions {
     pub entries: Option<Vec<String>>,
     /// How large the tree can be.
     pub limits: Limits,
+    /// When the tree is on disk.
+    pub durability: Durability,
+}
+
+/// When what was written outlives a loss of power.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// When the job is done.
+    #[default]
+    Done,
+    /// Some time later, or when a later job on the same file system is done.
+    Later,
 }
 
 /// Outcome of `freeze`.

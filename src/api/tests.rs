@@ -77,6 +77,7 @@ fn server() -> Server {
         activity: Default::default(),
         toolchain: Default::default(),
         audit: Default::default(),
+        boot: String::new(),
         tokens: Tokens::new(vec![
             token(TOKEN, "default", Access::Full),
             token("hangar_other", "other", Access::Full),

@@ -18,6 +18,11 @@ pub async fn apply(app: &App) {
         }
         Err(error) => tracing::error!("old versions were not removed: {error}"),
     }
+    match app.store.give_up_unused_dependencies().await {
+        Ok(0) => {}
+        Ok(count) => tracing::info!("{count} trees of kept packages are in no version any more"),
+        Err(error) => tracing::error!("kept packages were not given up: {error}"),
+    }
 }
 
 /// Removes the log of a version that is no version any more.

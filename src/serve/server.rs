@@ -3,7 +3,7 @@
 use super::{Ready, ServeError, listen, warden};
 use crate::api;
 use crate::api::auth::{DEFAULT_SCOPE, Tokens};
-use crate::app::{App, now_ms};
+use crate::app::{App, boot_id, now_ms};
 use crate::config::{Log, LogFormat};
 use crate::environments::build;
 use crate::environments::source::Sources;
@@ -116,6 +116,7 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         activity: Default::default(),
         toolchain: Default::default(),
         audit,
+        boot: boot_id(),
         tokens,
         rates: Default::default(),
         admission: Default::default(),
@@ -237,6 +238,8 @@ async fn recover(
     tokio::spawn(sweep::store_ends(Arc::clone(app), ends));
     uploads::sweep(app).await.map_err(|e| step("removing uploads nobody knows", &e))?;
     sweep::end_lost_commands(app).await.map_err(|e| step("ending lost commands", &e))?;
+    let given_up = app.store.give_up_unsynced_dependencies(&app.boot).await;
+    given_up.map_err(|e| step("giving up packages that may not be on disk", &e))?;
     build::fail_cut_off(app).await.map_err(|e| step("failing builds that were cut off", &e))?;
     recover::take_up_all(app).await.map_err(|e| step("taking up the tasks", &e))?;
     tokio::spawn({

@@ -5,7 +5,7 @@ use crate::app::{App, now_ms};
 use crate::environments::retention;
 use crate::tasks::idempotency;
 use crate::warden_client::WardenError;
-use hangar_runtime::ids::{EnvironmentId, SessionId, VersionNumber};
+use hangar_runtime::ids::{DependencyKey, EnvironmentId, SessionId, VersionNumber};
 use hangar_runtime::wire::warden::{Job, JobEnd, RefusalCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -109,6 +109,13 @@ async fn remove(app: &App, kind: &str, id: &str) -> Result<bool, String> {
                 EnvironmentId::parse(environment).map_err(|error| error.to_string())?;
             let version = number.parse().ok().and_then(VersionNumber::new);
             Job::RemoveVersion { environment, version: version.ok_or("it is no version")? }
+        }
+        "dependencies" => {
+            let (environment, key) = id.split_once('/').ok_or("it has no key")?;
+            let environment =
+                EnvironmentId::parse(environment).map_err(|error| error.to_string())?;
+            let key = DependencyKey::parse(key).map_err(|error| error.to_string())?;
+            Job::RemoveDependencies { environment, key }
         }
         other => return Err(format!("{other} is no kind of garbage")),
     };

@@ -5,6 +5,7 @@
 //! lock to wait for in async code, and no transaction is ever open across an `await`.
 
 mod commands;
+mod dependencies;
 mod environments;
 mod harnesses;
 mod lane;

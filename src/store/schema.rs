@@ -7,7 +7,8 @@ use rusqlite::Connection;
 const APPLICATION: u32 = u32::from_be_bytes(*b"hngr");
 
 /// Each entry brings a database from the format of its index to the next one.
-const MIGRATIONS: &[&str] = &[FIRST, SECOND, THIRD, UPLOADS, SKILLS, SHARES, TASKS, ROLES];
+const MIGRATIONS: &[&str] =
+    &[FIRST, SECOND, THIRD, UPLOADS, SKILLS, SHARES, TASKS, ROLES, DEPENDENCIES];
 
 /// The newest format this program knows.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
@@ -157,6 +158,13 @@ CREATE TABLE tokens (
 ) STRICT;
 INSERT INTO tokens SELECT id, digest, scope, access, name, created_ms, NULL FROM older_tokens;
 DROP TABLE older_tokens;
+";
+
+/// Of what was kept before nobody knows which versions have it: it goes with the next ready one.
+const DEPENDENCIES: &str = "
+-- The boot during which the packages were kept; absent once they are on disk.
+ALTER TABLE dependencies ADD COLUMN boot TEXT;
+ALTER TABLE versions ADD COLUMN dependencies TEXT;
 ";
 
 /// Makes the tables or brings them to the newest format.

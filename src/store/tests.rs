@@ -1,5 +1,5 @@
 use super::*;
-use hangar_runtime::ids::{EnvironmentId, SessionId, Slug, VersionNumber};
+use hangar_runtime::ids::{DependencyKey, EnvironmentId, SessionId, Slug, VersionNumber};
 use hangar_runtime::wire::warden::{CommandEnd, EndCause, ExitStatus};
 
 fn environment(digit: char) -> EnvironmentId {
@@ -37,6 +37,7 @@ fn finished() -> FinishedVersion {
             version: "2".into(),
         }],
         parts: Parts { venv: true, ..Parts::default() },
+        dependencies: None,
         files: 3,
         bytes: 4,
     }
@@ -287,4 +288,56 @@ async fn skills_of_the_older_format_keep_their_files() {
     };
     assert_eq!(files(0).await, [("SKILL.md".into(), b"1".to_vec()), ("x".into(), b"\0".to_vec())]);
     assert_eq!(files(2).await, [("SKILL.md".into(), b"2".to_vec())]);
+}
+
+fn key(digit: char) -> DependencyKey {
+    DependencyKey::parse(&digit.to_string().repeat(64)).unwrap()
+}
+
+/// Builds a version that has what is kept under this key.
+async fn build_with(store: &Store, id: &EnvironmentId, kept: char, started_s: i64) {
+    let number = store.begin_build(id, &session(kept), started_s).await.unwrap().unwrap();
+    store.keep_dependencies(id, &key(kept), "boot", started_s).await.unwrap();
+    let done = FinishedVersion { dependencies: Some(key(kept)), ..finished() };
+    store.finish_build(id, number, done).await.unwrap();
+}
+
+#[tokio::test]
+async fn packages_are_kept_while_a_version_has_them_or_a_later_build_may() {
+    let (_dir, store) = store();
+    let id = environment('1');
+    store.create_environment(new_environment('1', "default", "a")).await.unwrap();
+    build_with(&store, &id, 'a', 10).await;
+    build_with(&store, &id, 'b', 20).await;
+    let failed = store.begin_build(&id, &session('c'), 30).await.unwrap().unwrap();
+    store.keep_dependencies(&id, &key('c'), "boot", 31).await.unwrap();
+    let first = VersionNumber::new(1).unwrap();
+    assert_eq!(store.remove_version(&id, first).await.unwrap(), Removal::Removed);
+    assert_eq!(store.give_up_unused_dependencies().await.unwrap(), 0, "a build runs");
+    store.fail_build(&id, failed, "it failed", 32).await.unwrap();
+    assert_eq!(store.give_up_unused_dependencies().await.unwrap(), 1);
+    let garbage = store.garbage().await.unwrap();
+    assert!(garbage.contains(&("dependencies".to_owned(), format!("{id}/{}", key('a')))));
+    for (kept, expected) in [('a', false), ('b', true), ('c', true)] {
+        assert_eq!(store.has_dependencies(&id, &key(kept)).await.unwrap(), expected, "{kept}");
+    }
+    build_with(&store, &id, 'd', 40).await;
+    assert_eq!(store.give_up_unused_dependencies().await.unwrap(), 1, "of the failed build");
+    assert!(!store.has_dependencies(&id, &key('c')).await.unwrap());
+}
+
+#[tokio::test]
+async fn packages_outlive_a_new_boot_once_a_version_has_them() {
+    let (_dir, store) = store();
+    let id = environment('1');
+    store.create_environment(new_environment('1', "default", "a")).await.unwrap();
+    build_with(&store, &id, 'a', 10).await;
+    store.keep_dependencies(&id, &key('b'), "boot", 20).await.unwrap();
+    store.give_up_unsynced_dependencies("boot").await.unwrap();
+    assert!(store.has_dependencies(&id, &key('b')).await.unwrap(), "the host still runs");
+    store.give_up_unsynced_dependencies("another boot").await.unwrap();
+    assert!(store.has_dependencies(&id, &key('a')).await.unwrap());
+    assert!(!store.has_dependencies(&id, &key('b')).await.unwrap());
+    let noted = ("dependencies".to_owned(), format!("{id}/{}", key('b')));
+    assert_eq!(store.garbage().await.unwrap(), [noted]);
 }

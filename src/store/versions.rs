@@ -110,6 +110,8 @@ pub struct FinishedVersion {
     pub packages: Vec<PackageRow>,
     /// What it has beside the project.
     pub parts: Parts,
+    /// What was kept of its packages.
+    pub dependencies: Option<DependencyKey>,
     /// Files of the frozen tree.
     pub files: u64,
     /// Bytes of the frozen tree.
@@ -221,7 +223,7 @@ impl Store {
             db.execute(
                 "UPDATE versions SET status = 'ready', finished_s = ?3, source_digest = ?4,
                  toolchain = ?5, inputs = ?6, root_digest = ?7, packages = ?8, parts = ?9,
-                 files = ?10, bytes = ?11 WHERE environment = ?1 AND number = ?2",
+                 files = ?10, bytes = ?11, dependencies = ?12 WHERE environment = ?1 AND number = ?2",
                 params![
                     environment.as_str(),
                     number.0.get(),
@@ -233,9 +235,11 @@ impl Store {
                     to_json(&done.packages)?,
                     to_json(&done.parts)?,
                     done.files,
-                    done.bytes
+                    done.bytes,
+                    done.dependencies.as_ref().map(DependencyKey::as_str),
                 ],
             )?;
+            super::dependencies::are_on_disk(db, &environment, done.dependencies.as_ref())?;
             db.execute(
                 "UPDATE environments SET active = ?2, updated_ms = ?3 * 1000 WHERE id = ?1",
                 params![environment.as_str(), number.0.get(), done.finished_s],
@@ -331,70 +335,6 @@ impl Store {
                 "SELECT {COLUMNS} FROM versions WHERE status = 'building'"
             ))?;
             statement.query_and_then([], row)?.collect()
-        })
-        .await
-    }
-
-    /// Notes that installed dependencies were kept under a key.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn keep_dependencies(
-        &self,
-        environment: &EnvironmentId,
-        key: &DependencyKey,
-        now_s: i64,
-    ) -> Result<(), StoreError> {
-        let (environment, key) = (environment.clone(), key.clone());
-        self.write(Durability::Process, move |db| {
-            db.execute(
-                "INSERT OR IGNORE INTO dependencies VALUES (?1, ?2, ?3)",
-                params![environment.as_str(), key.as_str(), now_s],
-            )?;
-            Ok(())
-        })
-        .await
-    }
-
-    /// Forgets kept dependencies, so that they are installed again.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn forget_dependencies(
-        &self,
-        environment: &EnvironmentId,
-        key: &DependencyKey,
-    ) -> Result<(), StoreError> {
-        let (environment, key) = (environment.clone(), key.clone());
-        self.write(Durability::Process, move |db| {
-            db.execute(
-                "DELETE FROM dependencies WHERE environment = ?1 AND key = ?2",
-                params![environment.as_str(), key.as_str()],
-            )?;
-            Ok(())
-        })
-        .await
-    }
-
-    /// Whether dependencies were kept under a key.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn has_dependencies(
-        &self,
-        environment: &EnvironmentId,
-        key: &DependencyKey,
-    ) -> Result<bool, StoreError> {
-        let (environment, key) = (environment.clone(), key.clone());
-        self.read(move |db| {
-            let found = db
-                .query_row(
-                    "SELECT 1 FROM dependencies WHERE environment = ?1 AND key = ?2",
-                    params![environment.as_str(), key.as_str()],
-                    |_| Ok(()),
-                )
-                .optional()?;
-            Ok(found.is_some())
         })
         .await
     }

@@ -9,7 +9,7 @@ mod reference;
 
 use crate::crew::{self, FeedEnd, Tasks};
 use crate::flush::while_flushing;
-use crate::job::{FreezeOptions, FreezeOutcome, Progress, Refusal, RefusalCode};
+use crate::job::{Durability, FreezeOptions, FreezeOutcome, Progress, Refusal, RefusalCode};
 use crate::manifest::{Entry, Manifest, Node, hex};
 use crate::names::quoted;
 use crate::refusal::Attempt;
@@ -48,7 +48,7 @@ pub fn frozen_mode(stat: &Stat) -> u32 {
 /// Files are hashed as they are copied, or hard-linked from one of the references below `store`
 /// when path, size, mode, time and content are the same. Symlinks stay as they are. Hard links
 /// within the tree stay hard links. Extended attributes, owners and special bits are left behind.
-/// When this returns, all is on disk.
+/// When this returns, all is on disk, unless the options say otherwise.
 ///
 /// # Errors
 /// [`RefusalCode::SpecialFile`], [`RefusalCode::MountInTree`] and [`RefusalCode::ChangedWhileRead`]
@@ -65,18 +65,24 @@ pub fn freeze(
     let target = open_directory(destination, b"tree").attempt(|| subject(b""), "openat2")?;
     let copier = Copier::new(&references);
     let mut survey = Survey::new(input, target.as_fd(), options);
-    let (frozen, flushed) = while_flushing(destination, || {
+    let mut copy_files = || {
         crew::run(
             Copier::buffer,
             |buffer, task| copier.freeze_file(task, buffer),
             |tasks| survey.hand_out(tasks, progress),
         )
-    });
+    };
+    let (frozen, flushed) = match options.durability {
+        Durability::Done => while_flushing(destination, &mut copy_files),
+        Durability::Later => (copy_files(), Ok(())),
+    };
     let (entries, mut outcome) = survey.finish(frozen?)?;
     flushed.attempt(|| "the frozen tree".to_owned(), "syncfs")?;
     outcome.unusable_references = references.unusable;
     outcome.root_digest = write_manifest(destination, Manifest::new(entries))?;
-    rustix::fs::syncfs(destination).attempt(|| "the frozen tree".to_owned(), "syncfs")?;
+    if options.durability == Durability::Done {
+        rustix::fs::syncfs(destination).attempt(|| "the frozen tree".to_owned(), "syncfs")?;
+    }
     Ok(outcome)
 }
 
@@ -88,12 +94,11 @@ fn write_manifest(destination: BorrowedFd<'_>, manifest: Manifest) -> Result<Str
     let mut writer = BufWriter::with_capacity(256 << 10, File::from(file));
     let written = manifest.write_to(&mut writer).and_then(|digest| {
         writer.flush()?;
-        writer.get_ref().sync_all()?;
         Ok(hex(&digest))
     });
     written.map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-        Refusal::call(&name(), "write or fsync", errno)
+        Refusal::call(&name(), "write", errno)
     })
 }
 

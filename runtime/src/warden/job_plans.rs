@@ -85,14 +85,10 @@ pub(super) fn prepare(
             Ok((Work::RemoveSession(doomed), plan))
         }
         Job::RemoveVersion { environment, version } => {
-            let dir = environment_dir(state, &environment)?;
-            let tree = TreeName::Version(version);
-            if !dir.has(&tree)? {
-                return Err(Refusal::new(RefusalCode::NotFound, "no such version"));
-            }
-            let name = dir.doom(&tree.to_string())?;
-            let plan = plan_tree_removal(state, Some(&environment), &name, options)?;
-            Ok((Work::RemoveTree { environment: Some(environment), name }, plan))
+            prepare_removal(state, environment, &TreeName::Version(version), options)
+        }
+        Job::RemoveDependencies { environment, key } => {
+            prepare_removal(state, environment, &TreeName::Dependencies(key), options)
         }
         Job::RemoveEnvironment { environment } => {
             if EnvironmentDir::open(state, &environment)?.is_none() {
@@ -129,6 +125,22 @@ fn prepare_read(
     let identity = Identity::Owner(state.range().store());
     let plan = Plan { arguments: vec![verb.into()], identity, views, upload, options };
     (Work::Read { environment }, plan)
+}
+
+/// Removes one tree of an environment.
+fn prepare_removal(
+    state: &StateDir,
+    environment: EnvironmentId,
+    tree: &TreeName,
+    options: Vec<u8>,
+) -> Result<(Work, Plan), Refusal> {
+    let dir = environment_dir(state, &environment)?;
+    if !dir.has(tree)? {
+        return Err(Refusal::new(RefusalCode::NotFound, "no such tree"));
+    }
+    let name = dir.doom(&tree.to_string())?;
+    let plan = plan_tree_removal(state, Some(&environment), &name, options)?;
+    Ok((Work::RemoveTree { environment: Some(environment), name }, plan))
 }
 
 fn prepare_freeze(

@@ -332,9 +332,9 @@ impl Jobs {
     fn refuse_conflicts(&self, job: &Job) -> Result<(), Refusal> {
         let busy = match job {
             Job::RemoveSession { session } => self.uses_session(session),
-            Job::RemoveVersion { environment, .. } | Job::RemoveEnvironment { environment } => {
-                self.uses_environment(environment)
-            }
+            Job::RemoveVersion { environment, .. }
+            | Job::RemoveDependencies { environment, .. }
+            | Job::RemoveEnvironment { environment } => self.uses_environment(environment),
             Job::Freeze { session, .. } | Job::FreezeDependencies { session, .. } => {
                 self.uses_session(session)
             }

@@ -183,6 +183,9 @@ impl Server {
             Job::RemoveVersion { environment, version } => {
                 self.sessions.uses(environment, Some(*version))
             }
+            Job::RemoveDependencies { environment, key } => {
+                self.sessions.uses_dependencies(environment, key)
+            }
             Job::RemoveEnvironment { environment } => self.sessions.uses(environment, None),
         };
         if busy {

@@ -10,7 +10,7 @@ use super::state::StateDir;
 use super::trees;
 use crate::cgroup::SessionCgroup;
 use crate::error::AtStep;
-use crate::ids::{CommandId, EnvironmentId, SessionId, VersionNumber};
+use crate::ids::{CommandId, DependencyKey, EnvironmentId, SessionId, VersionNumber};
 use crate::launch::Request;
 use crate::plan::{Environment, Plan};
 use crate::proof::ProofRecord;
@@ -113,6 +113,15 @@ impl Sessions {
             Environment::Version { id: used, version: number, .. } => {
                 used == id && version.is_none_or(|version| version == *number)
             }
+        })
+    }
+
+    /// Whether a build takes what is kept under this key.
+    pub(super) fn uses_dependencies(&self, id: &EnvironmentId, key: &DependencyKey) -> bool {
+        self.running.values().any(|session| {
+            matches!(&session.environment,
+                Environment::Staging { id: used, dependencies: Some(kept), .. }
+                    if used == id && kept == key)
         })
     }
 

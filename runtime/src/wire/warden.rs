@@ -221,6 +221,13 @@ pub enum Job {
         /// The session, not running.
         session: SessionId,
     },
+    /// Removes what was kept under a key, which no session may be using.
+    RemoveDependencies {
+        /// The environment.
+        environment: EnvironmentId,
+        /// Names the tree.
+        key: DependencyKey,
+    },
     /// Removes one version, finished or not, that no session reads.
     RemoveVersion {
         /// The environment.

@@ -6,7 +6,7 @@ use crate::environments::reuse::Reuse;
 use crate::failure::{Failure, Tried};
 use crate::sessions::service::failure;
 use crate::warden_client::WardenError;
-use hangar_rootfs::job::{FreezeOptions, FreezeOutcome, Refusal};
+use hangar_rootfs::job::{Durability, FreezeOptions, FreezeOutcome, Refusal};
 use hangar_runtime::ids::DependencyKey;
 use hangar_runtime::wire::warden::{Job, JobEnd, RefusalCode, Request};
 use serde::Serialize;
@@ -41,17 +41,20 @@ impl Build {
         let options = FreezeOptions {
             references: self.active_tree(),
             entries: Some(reuse.entries.clone()),
+            // The version that follows brings it to disk.
+            durability: Durability::Later,
             ..FreezeOptions::default()
         };
-        let work = Job::FreezeDependencies {
-            environment: self.environment.id.clone(),
-            key: reuse.key.clone(),
-            session: self.session.clone(),
-        };
         let options = serde_json::to_vec(&options).tried("keeping the packages")?;
-        match self.app.warden.job(work, options, &[]).await {
+        let mut kept = self.keep_anew(reuse, options.clone()).await;
+        if matches!(&kept, Err(WardenError::Refused(refusal)) if refusal.code == RefusalCode::Exists)
+        {
+            // Nobody knows of it, so nobody knows whether it was whole when power was lost.
+            self.remove_kept(reuse).await;
+            kept = self.keep_anew(reuse, options).await;
+        }
+        match kept {
             Ok(JobEnd::Done(_)) => Ok(true),
-            Err(WardenError::Refused(refusal)) if refusal.code == RefusalCode::Exists => Ok(true),
             Err(error @ (WardenError::Gone | WardenError::Timeout)) => {
                 Err(failure("keeping the packages", &error).into())
             }
@@ -60,6 +63,23 @@ impl Build {
                 log.note("[hangar: the installed packages could not be kept]").await?;
                 Ok(false)
             }
+        }
+    }
+
+    async fn keep_anew(&self, reuse: &Reuse, options: Vec<u8>) -> Result<JobEnd, WardenError> {
+        let work = Job::FreezeDependencies {
+            environment: self.environment.id.clone(),
+            key: reuse.key.clone(),
+            session: self.session.clone(),
+        };
+        self.app.warden.job(work, options, &[]).await
+    }
+
+    async fn remove_kept(&self, reuse: &Reuse) {
+        let environment = self.environment.id.clone();
+        let work = Job::RemoveDependencies { environment, key: reuse.key.clone() };
+        if let Err(error) = self.app.warden.job(work, b"{}".to_vec(), &[]).await {
+            tracing::warn!("kept packages nobody knows of were not removed: {error}");
         }
     }
 

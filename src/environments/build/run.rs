@@ -237,7 +237,7 @@ impl Build {
         let installers: Vec<_> = prepared.manifests.installers().collect();
         let packages = self.packages(&installers, recipe.parts, log).await?;
         let Frozen { outcome } =
-            self.freeze(&prepared.digest, &prepared.toolchain.text(), kept, log).await?;
+            self.freeze(&prepared.digest, &prepared.toolchain.text(), kept.clone(), log).await?;
         Ok(FinishedVersion {
             finished_s: now_s(),
             source_digest: prepared.digest,
@@ -246,6 +246,7 @@ impl Build {
             root_digest: outcome.root_digest,
             packages,
             parts: recipe.parts,
+            dependencies: kept,
             files: outcome.files,
             bytes: outcome.bytes,
         })
@@ -349,7 +350,7 @@ impl Build {
         if !self.keep(reuse, log).await? {
             return Ok(None);
         }
-        self.app.store.keep_dependencies(&id, &reuse.key, now_s()).await?;
+        self.app.store.keep_dependencies(&id, &reuse.key, &self.app.boot, now_s()).await?;
         Ok(Some(reuse.key.clone()))
     }
 

@@ -120,3 +120,40 @@ fn only_the_newest_versions_are_kept() {
     let zero = refusal(&server.call("PUT", &retention, br#"{"keep_last": 0}"#));
     assert_eq!(zero, (400, "invalid_input".to_owned()));
 }
+
+/// The directories of kept packages of an environment.
+fn kept_trees(server: &Checked, id: &str) -> Vec<String> {
+    let versions = server.state().join("versions").join(id);
+    let names = std::fs::read_dir(versions).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("dependencies-")).collect()
+}
+
+#[test]
+fn packages_go_with_the_last_version_that_has_them() {
+    let server = Checked::start();
+    let id = server.environment("packages", &[("requirements.txt", "# one\n")]);
+    assert_eq!(server.build(&id)["status"], "ready");
+    let first = kept_trees(&server, &id);
+    assert_eq!(first.len(), 1);
+    server.put_file(&id, "requirements.txt", "# two\n");
+    // Two versions are kept, and so are the packages of both.
+    assert_eq!(server.build(&id)["status"], "ready");
+    assert_eq!(kept_trees(&server, &id).len(), 2);
+    let path = format!("/v1/hangar/environments/{id}/retention");
+    // What was kept in the second in which a build began is given up with the next one.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    server.put_file(&id, "run.py", "pass");
+    let again = server.build(&id);
+    assert!(again["log"].as_str().unwrap().contains("packages of an earlier build"), "{again}");
+    assert_eq!(server.call("PUT", &path, br#"{"keep_last": 1}"#).status, 200);
+    super::until("the packages of the first version go", || kept_trees(&server, &id).len() == 1);
+    assert_ne!(kept_trees(&server, &id), first);
+    server.put_file(&id, "run.py", "1");
+    let last = server.build(&id);
+    assert!(last["log"].as_str().unwrap().contains("packages of an earlier build"), "{last}");
+    assert_eq!(
+        server.call("POST", &format!("/v1/hangar/environments/{id}/versions/4/verify"), b"").status,
+        200
+    );
+}

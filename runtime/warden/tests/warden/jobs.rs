@@ -126,6 +126,11 @@ fn a_version_is_built_frozen_used_and_removed() {
     api.done(Request::Stop { session: strict.session.clone() });
     assert!(matches!(api.job(6, remove, "{}", &[]), JobEnd::Done(_)));
     assert!(!state.path(&format!("versions/{id}/1")).exists());
+    let remove = Job::RemoveDependencies { environment: id.clone(), key: key.clone() };
+    assert!(matches!(api.job(10, remove.clone(), "{}", &[]), JobEnd::Done(_)));
+    assert!(!state.path(&format!("versions/{id}/dependencies-{key}")).exists());
+    let request = Request::StartJob { job: JobId(11), work: remove, options: b"{}".to_vec() };
+    assert_eq!(api.call(request, &[]).unwrap_err().code, RefusalCode::NotFound);
     let remove = Job::RemoveEnvironment { environment: id.clone() };
     let end = api.job(7, remove, "{}", &[]);
     assert!(matches!(end, JobEnd::Done(_)), "{end:?}");
