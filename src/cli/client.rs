@@ -1,6 +1,7 @@
 //! The HTTP/1.1 client: every command but `serve` and `egress` talks to a server through it.
 
 use super::error::{ApiCode, CliError, While};
+use super::secured;
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Request, Response};
@@ -27,6 +28,8 @@ pub enum Endpoint {
     Socket(PathBuf),
     /// `host:port`, with a token as the credential.
     Tcp(String),
+    /// The same by TLS.
+    Tls(String),
 }
 
 /// A server to ask. Each request makes a connection of its own.
@@ -44,23 +47,28 @@ impl Client {
         Self { endpoint: Endpoint::Socket(socket), authorization: None }
     }
 
-    /// The server at `http://host:port`.
+    /// The server at `http://host:port` or `https://host:port`.
     ///
     /// # Errors
     /// When the address is not of this form, or the token is not one that fits a header.
     pub fn remote(server: &str, token: Option<&str>) -> Result<Self, CliError> {
-        let authority = server
-            .strip_prefix("http://")
+        let (scheme, rest) = server.split_once("://").unwrap_or_default();
+        let known = ["http", "https"].contains(&scheme).then_some(rest);
+        let authority = known
             .map(|rest| rest.trim_end_matches('/'))
             .filter(|rest| !rest.is_empty() && !rest.contains(['/', '@', '?', '#']))
             .ok_or_else(|| {
-                CliError::new(format!("{server:?} is not of the form http://host:port"))
-                    .hint("TLS is left to a proxy or a tunnel in front of the server")
+                let why = format!("{server:?} is not of the form http://host:port");
+                CliError::new(why).hint("with https:// the server is asked by TLS")
             })?;
         let has_port = authority.rsplit(']').next().is_some_and(|end| end.contains(':'));
         let endpoint = match has_port {
             true => authority.to_owned(),
-            false => format!("{authority}:80"),
+            false => format!("{authority}:{}", if scheme == "https" { 443 } else { 80 }),
+        };
+        let endpoint = match scheme {
+            "https" => Endpoint::Tls(endpoint),
+            _ => Endpoint::Tcp(endpoint),
         };
         let authorization = token
             .map(|token| HeaderValue::try_from(format!("Bearer {token}")))
@@ -70,7 +78,7 @@ impl Client {
                 value.set_sensitive(true);
                 value
             });
-        Ok(Self { endpoint: Endpoint::Tcp(endpoint), authorization })
+        Ok(Self { endpoint, authorization })
     }
 
     /// Whether a server takes connections.
@@ -80,7 +88,9 @@ impl Client {
     pub async fn probe(&self) -> io::Result<()> {
         match &self.endpoint {
             Endpoint::Socket(path) => UnixStream::connect(path).await.map(drop),
-            Endpoint::Tcp(address) => TcpStream::connect(address).await.map(drop),
+            Endpoint::Tcp(address) | Endpoint::Tls(address) => {
+                TcpStream::connect(address).await.map(drop)
+            }
         }
     }
 
@@ -179,7 +189,7 @@ impl Client {
     ) -> Result<Response<Incoming>, CliError> {
         let host = match &self.endpoint {
             Endpoint::Socket(_) => "localhost",
-            Endpoint::Tcp(address) => address,
+            Endpoint::Tcp(address) | Endpoint::Tls(address) => address,
         };
         let mut request = Request::builder()
             .method(method)
@@ -205,6 +215,10 @@ impl Client {
                 let stream = TcpStream::connect(address).await.map_err(|e| self.no_server(e))?;
                 exchange(stream, request).await?
             }
+            Endpoint::Tls(address) => {
+                let stream = secured::connect(address).await.map_err(|e| self.no_server(e))?;
+                exchange(stream, request).await?
+            }
         };
         match response.status().is_success() {
             true => Ok(response),
@@ -227,6 +241,10 @@ impl Client {
                 })
             }
             Endpoint::Tcp(address) => CliError::caused(format!("no server at {address}"), error),
+            Endpoint::Tls(address) => {
+                CliError::caused(format!("no server at {address} that is trusted"), error)
+                    .hint("SSL_CERT_FILE names the certificates to trust instead of the host's")
+            }
         }
     }
 }
@@ -306,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_plain_http_addresses() {
+    fn servers_are_http_addresses() {
         for (server, address) in [
             ("http://127.0.0.1:8700", "127.0.0.1:8700"),
             ("http://127.0.0.1:8700/", "127.0.0.1:8700"),
@@ -317,7 +335,11 @@ mod tests {
             let client = Client::remote(server, Some("token")).unwrap();
             assert_eq!(client.endpoint, Endpoint::Tcp(address.to_owned()));
         }
-        for bad in ["", "127.0.0.1:80", "https://x", "http://", "http://a@b", "http://a/b"] {
+        let secured = Client::remote("https://x", None).unwrap();
+        assert_eq!(secured.endpoint, Endpoint::Tls("x:443".to_owned()));
+        for bad in
+            ["", "127.0.0.1:80", "ftp://x", "http://", "https://", "http://a@b", "http://a/b"]
+        {
             assert!(Client::remote(bad, None).is_err(), "{bad}");
         }
         assert!(Client::remote("http://x", Some("a\nb")).is_err());

@@ -22,6 +22,7 @@ mod output;
 mod progress;
 mod project;
 mod run;
+mod secured;
 mod sessions;
 mod signals;
 mod table;

@@ -12,7 +12,7 @@ pub struct Server {
     /// The state directory of the server on this host
     #[arg(long, global = true, value_name = "DIR", default_value = "/var/lib/hangar")]
     pub state_dir: PathBuf,
-    /// A server elsewhere, as http://HOST:PORT; it wants a token
+    /// A server elsewhere, as http://HOST:PORT or https://…; it wants a token
     #[arg(long, global = true, value_name = "URL")]
     pub server: Option<String>,
     /// The file that holds the token for --server [default: the variable HANGAR_TOKEN]

@@ -101,6 +101,7 @@ fn the_document_is_what_the_code_says() {
         "Versions",
         "Session",
         "Warden",
+        "Tasks",
         "Log",
         "Server",
         "ScopeLimits",

@@ -164,6 +164,7 @@ fn a_server_with_a_certificate_speaks_tls_and_nothing_else() {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
         .args(["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args(["-keyout", &at("key.pem"), "-out", &at("cert.pem")])
         .output()
         .unwrap();
@@ -202,6 +203,20 @@ fn a_server_with_a_certificate_speaks_tls_and_nothing_else() {
         assert!(answer.starts_with("http/1.1 200"), "{answer}");
         assert!(answer.contains("strict-transport-security: max-age="), "{answer}");
     }
+    // So does the command line, where it trusts the certificate.
+    let hangar = |trusted: &str| {
+        Command::new(program("hangar"))
+            .args(["token", "list", "--server", &format!("https://{}", public.address)])
+            .env("HANGAR_TOKEN", &token)
+            .env("SSL_CERT_FILE", trusted)
+            .output()
+            .unwrap()
+    };
+    let asked = String::from_utf8(hangar(&at("cert.pem")).stderr).unwrap();
+    assert!(asked.contains("local socket"), "the server refuses by name: {asked}");
+    let untrusted = hangar("/etc/ssl/certs/ca-certificates.crt");
+    let untrusted = String::from_utf8(untrusted.stderr).unwrap();
+    assert!(untrusted.contains("that is trusted") && untrusted.contains("hint"), "{untrusted}");
     let plain = exchange(public.connect(), "GET", "/v1/uhp", &[], b"");
     assert!(plain.is_err(), "plaintext was answered");
     // Who connects and says nothing does not stay.

@@ -2,6 +2,7 @@
 
 use crate::public::Public;
 use hangar_tests::checked::refusal;
+use hangar_tests::http::exchange;
 use serde_json::{Value, json};
 
 const FORBIDDEN: (u16, &str) = (403, "insufficient_scope");
@@ -56,6 +57,60 @@ fn a_role_permits_what_it_says() {
     assert_eq!(public.call(&run, "DELETE", &path, &Value::Null).status, 200);
     let odd = public.server.call("POST", "/v1/hangar/tokens", br#"{"role": "root"}"#);
     assert_eq!(refusal(&odd), (400, "invalid_input".to_owned()));
+}
+
+#[test]
+fn what_is_in_another_scope_is_not_there() {
+    let public = Public::start();
+    let (mine, other) = (public.token("mine", "full"), public.token("other", "full"));
+    let form = b"--b\r\nContent-Disposition: form-data; name=file; filename=f\r\n\r\nx\r\n--b--";
+    let bearer = format!("Bearer {mine}");
+    let fields =
+        [("Authorization", bearer.as_str()), ("Content-Type", "multipart/form-data; boundary=b")];
+    let sent = exchange(public.connect(), "POST", "/v1/files", &fields, form).unwrap().json();
+    let file = format!("/v1/files/{}", sent["id"].as_str().unwrap());
+    let made = json!({ "name": "x", "base": "shell", "skills": [{ "name": "s", "content": "x" }] });
+    let made = public.call(&mine, "POST", "/v1/harnesses", &made).json();
+    let harness = format!("/v1/harnesses/{}", made["id"].as_str().unwrap());
+    let task =
+        public.call(&mine, "POST", "/v1/responses", &json!({ "input": "echo x > f" })).json();
+    let session = task["metadata"]["session_id"].as_str().unwrap();
+    let artifact =
+        public.get(&mine, &format!("/v1/sessions/{session}/files")).json()["files"][0].clone();
+    let artifact = format!(
+        "/v1/containers/{}/files/{}",
+        artifact["container_id"].as_str().unwrap(),
+        artifact["id"].as_str().unwrap()
+    );
+    let session = format!("/v1/sessions/{session}");
+    for (method, path, code) in [
+        ("GET", file.clone(), "file_not_found"),
+        ("GET", file.clone() + "/content", "file_not_found"),
+        ("DELETE", file.clone(), "file_not_found"),
+        ("GET", harness.clone() + "/skills/s/files", "harness_not_found"),
+        ("GET", harness.clone() + "/models", "harness_not_found"),
+        ("GET", harness + "/plugins/s/files", "harness_not_found"),
+        ("GET", artifact.clone() + "/content", "file_not_found"),
+        ("GET", artifact + "/pdf", "file_not_found"),
+        ("GET", session.clone() + "/files/archive", "session_not_found"),
+        ("POST", session.clone() + "/share", "session_not_found"),
+        ("DELETE", session.clone() + "/share", "session_not_found"),
+        ("DELETE", session.replace("sessions", "traces"), "session_not_found"),
+    ] {
+        let refused = refusal(&public.call(&other, method, &path, &Value::Null));
+        assert_eq!(told(&refused), (404, code), "{method} {path}");
+    }
+    // Neither can a task of another scope read it.
+    let asked = json!({ "input": [{ "role": "user", "content": [
+        { "type": "input_text", "text": "cat f" }, { "type": "input_file", "file_id": sent["id"] }] }] });
+    let refused = refusal(&public.call(&other, "POST", "/v1/responses", &asked));
+    assert_eq!(told(&refused), (404, "file_not_found"));
+    let read = public.call(&mine, "POST", "/v1/responses", &asked).json();
+    assert!(read["output"].to_string().contains("\"text\":\"x\""), "{read}");
+    assert_eq!(public.get(&other, "/v1/files").json()["data"], json!([]));
+    for path in [file, session] {
+        assert_eq!(public.get(&mine, &path).status, 200, "it is all there");
+    }
 }
 
 #[test]
