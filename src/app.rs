@@ -72,8 +72,6 @@ pub struct App {
     pub build_slots: Arc<Semaphore>,
     /// The tasks that run.
     pub tasks: Tasks,
-    /// Held while idle sessions are ended to make room.
-    pub trimming: tokio::sync::Mutex<()>,
 }
 
 /// When clients asked for something.

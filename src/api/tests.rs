@@ -68,7 +68,6 @@ fn server() -> Server {
         locks: Default::default(),
         lookups: Default::default(),
         tasks: Default::default(),
-        trimming: Default::default(),
         runtimes: Default::default(),
         git_imports: Default::default(),
         live_sessions: Default::default(),

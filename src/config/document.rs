@@ -100,6 +100,7 @@ fn the_document_is_what_the_code_says() {
         "Build",
         "Versions",
         "Session",
+        "Tasks",
         "Warden",
         "Tasks",
         "Log",

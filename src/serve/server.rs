@@ -107,7 +107,6 @@ async fn serve_async(ready: Ready) -> Result<(), ServeError> {
         locks: Default::default(),
         lookups: Default::default(),
         tasks: Default::default(),
-        trimming: Default::default(),
         runtimes: Default::default(),
         git_imports: Default::default(),
         live_sessions: Default::default(),

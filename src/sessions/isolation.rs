@@ -39,22 +39,16 @@ pub struct Isolations {
 
 /// One session as far as this process knows it.
 #[derive(Debug)]
-struct Isolation {
-    running: bool,
+pub(super) struct Isolation {
+    pub(super) running: bool,
     /// It ran a task, so that it may be ended when many such are idle.
-    ran_tasks: bool,
-    last_used: Instant,
-    commands: BTreeMap<CommandId, Arc<Command>>,
+    pub(super) ran_tasks: bool,
+    /// It was chosen to be ended, and nobody else chooses it.
+    pub(super) is_chosen: bool,
+    pub(super) last_used: Instant,
+    pub(super) commands: BTreeMap<CommandId, Arc<Command>>,
     /// Held while the session is started or removed.
     change: Arc<tokio::sync::Mutex<()>>,
-}
-
-impl Isolation {
-    fn is_idle(&self, before: Instant) -> bool {
-        self.running
-            && self.last_used < before
-            && self.commands.values().all(|command| command.end().is_some())
-    }
 }
 
 impl Default for Isolation {
@@ -62,6 +56,7 @@ impl Default for Isolation {
         Self {
             running: false,
             ran_tasks: false,
+            is_chosen: false,
             last_used: Instant::now(),
             commands: BTreeMap::new(),
             change: Arc::default(),
@@ -83,7 +78,7 @@ impl Isolations {
         Self { warden, sessions: Mutex::default(), ended }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Isolation>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Isolation>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -200,28 +195,6 @@ impl Isolations {
         }
     }
 
-    /// A task has ended in a session.
-    pub fn task_ended(&self, session: &SessionId) {
-        if let Some(isolation) = self.lock().get_mut(session) {
-            isolation.ran_tasks = true;
-            isolation.last_used = Instant::now();
-        }
-    }
-
-    /// Where more sessions of tasks are idle than this, the one that was idle longest, and a moment
-    /// after it was used last.
-    #[must_use]
-    pub fn idle_beyond(&self, max: usize) -> Option<(SessionId, Instant)> {
-        let now = Instant::now();
-        let sessions = self.lock();
-        let idle = || sessions.iter().filter(|(_, i)| i.ran_tasks && i.is_idle(now));
-        if idle().count() <= max {
-            return None;
-        }
-        let (session, isolation) = idle().min_by_key(|(_, isolation)| isolation.last_used)?;
-        Some((session.clone(), isolation.last_used + Duration::from_nanos(1)))
-    }
-
     /// Forgets a session that was removed.
     pub fn forget(&self, session: &SessionId) {
         self.lock().remove(session);
@@ -235,31 +208,6 @@ impl Isolations {
             .values()
             .flat_map(|s| s.commands.values())
             .any(|c| c.end().is_none() && c.is_followed())
-    }
-
-    /// Sessions that run, have no running command, and were not used since `before`.
-    #[must_use]
-    pub fn idle_since(&self, before: Instant) -> Vec<SessionId> {
-        let sessions = self.lock();
-        let idle = sessions.iter().filter(|(_, isolation)| isolation.is_idle(before));
-        idle.map(|(session, _)| session.clone()).collect()
-    }
-
-    /// Ends a session that is still idle. A command that comes meanwhile starts it again.
-    ///
-    /// # Errors
-    /// When the warden is not there or cannot end it.
-    pub async fn stop_idle(&self, session: &SessionId, before: Instant) -> Result<(), WardenError> {
-        let change = self.change(session);
-        let _held = change.lock().await;
-        {
-            let mut sessions = self.lock();
-            match sessions.get_mut(session) {
-                Some(isolation) if isolation.is_idle(before) => isolation.running = false,
-                _ => return Ok(()),
-            }
-        }
-        self.stop(session).await
     }
 
     /// Takes note of what the warden tells, until the client is gone.

@@ -1,6 +1,7 @@
 //! Sessions: what runs, its commands, their output, and the files they leave.
 
 pub mod archive;
+pub mod idle;
 pub mod isolation;
 pub mod live;
 pub mod output;

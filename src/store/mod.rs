@@ -8,6 +8,7 @@ mod commands;
 mod dependencies;
 mod environments;
 mod harnesses;
+mod keys;
 mod lane;
 mod responses;
 mod retention;
@@ -17,13 +18,13 @@ mod shares;
 mod tokens;
 mod uploads;
 mod versions;
+mod writer;
 
 pub use commands::CommandRow;
 pub use environments::{Declared, EnvironmentRow, ImportedCommit, NewEnvironment};
 pub use harnesses::{HarnessConfig, HarnessRow, Reference, Stored};
-pub use responses::{
-    Begun, EndedTask, IN_PROGRESS, NewTask, Outcome, Repeat, Repeated, ResponseRow,
-};
+pub use keys::{Repeat, Repeated};
+pub use responses::{Begun, EndedTask, IN_PROGRESS, NewTask, Outcome, ResponseRow};
 pub use retention::Removal;
 pub use schema::FORMAT;
 pub use sessions::{After, SessionRow};
@@ -33,8 +34,9 @@ pub use uploads::UploadRow;
 pub use versions::{FinishedVersion, PackageRow, Parts, VersionRow, VersionStatus};
 
 use lane::Lane;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use std::path::Path;
+use writer::Writer;
 
 /// Why the store did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +58,9 @@ pub enum StoreError {
     /// The file is a database of another program.
     #[error("the file is a database of another program")]
     Foreign,
+    /// What was changed could not be committed.
+    #[error("the change was not committed: {0}")]
+    NotCommitted(String),
     /// The thread of the store is gone.
     #[error("the store is closed")]
     Closed,
@@ -73,7 +78,7 @@ pub enum Durability {
 /// The database. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Store {
-    writer: Lane,
+    writer: Writer,
     reader: Lane,
 }
 
@@ -88,18 +93,13 @@ impl Store {
         let reader = Connection::open(path)?;
         schema::configure(&reader)?;
         reader.pragma_update(None, "query_only", true)?;
-        Ok(Self {
-            writer: Lane::start("store-write", writer),
-            reader: Lane::start("store-read", reader),
-        })
+        Ok(Self { writer: Writer::start(writer), reader: Lane::start("store-read", reader) })
     }
 
     /// Whether both threads answer, and the database does.
     pub async fn answers(&self) -> bool {
-        let asked = |connection: &mut Connection| {
-            Ok(connection.query_row("SELECT 1", [], |row| row.get::<_, i64>(0))?)
-        };
-        self.reader.run(asked).await.is_ok() && self.writer.run(asked).await.is_ok()
+        let ask = |db: &Connection| Ok(db.query_row("SELECT 1", [], |row| row.get::<_, i64>(0))?);
+        self.read(ask).await.is_ok() && self.write(Durability::Process, ask).await.is_ok()
     }
 
     async fn read<T: Send + 'static>(
@@ -109,26 +109,13 @@ impl Store {
         self.reader.run(move |connection| query(connection)).await
     }
 
-    /// Runs statements as one transaction: all of them count or none does.
+    /// Runs statements as one change: all of them count or none does, whatever is committed with them.
     async fn write<T: Send + 'static>(
         &self,
         durability: Durability,
         change: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.writer
-            .run(move |connection| {
-                let level = match durability {
-                    Durability::Process => "NORMAL",
-                    Durability::Power => "FULL",
-                };
-                connection.pragma_update(None, "synchronous", level)?;
-                let transaction =
-                    connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-                let value = change(&transaction)?;
-                transaction.commit()?;
-                Ok(value)
-            })
-            .await
+        self.writer.run(durability, change).await
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tasks: the row of a task is there before anybody is told of it, and how it ended before
 //! anybody is told that.
 
+use super::keys::{self, Repeat, Repeated, forget_answers};
 use super::sessions::{self, SessionRow};
 use super::{Durability, Store, StoreError, from_json, parse, to_json};
 use hangar_runtime::ids::{CommandId, SessionId};
@@ -95,17 +96,6 @@ fn row(row: &Row<'_>) -> Result<ResponseRow, StoreError> {
     })
 }
 
-/// A key by which a client repeats a request without repeating the work.
-#[derive(Debug, Clone)]
-pub struct Repeat {
-    /// As the client chose it.
-    pub key: String,
-    /// Of the request.
-    pub digest: [u8; 32],
-    /// Keys from before this time are forgotten.
-    pub since_ms: i64,
-}
-
 /// A task that is to be begun.
 #[derive(Debug)]
 pub struct NewTask {
@@ -136,26 +126,6 @@ pub enum Begun {
     NoSession,
 }
 
-/// An earlier use of a key.
-#[derive(Debug, Clone)]
-pub struct Repeated {
-    /// Of the request then.
-    pub digest: [u8; 32],
-    /// The task it began.
-    pub response: String,
-}
-
-fn repeated(db: &Connection, scope: &str, repeat: &Repeat) -> Result<Option<Repeated>, StoreError> {
-    let mut statement = db.prepare_cached(
-        "SELECT digest, response FROM idempotency WHERE scope = ?1 AND key = ?2
-         AND created_ms >= ?3",
-    )?;
-    let found = statement.query_row(params![scope, repeat.key, repeat.since_ms], |row| {
-        Ok(Repeated { digest: row.get(0)?, response: row.get(1)? })
-    });
-    Ok(found.optional()?)
-}
-
 /// Takes numbers for commands of a session; the answer is the last of them.
 fn take_commands(db: &Connection, session: &str, count: u32) -> Result<Option<u32>, StoreError> {
     let mut statement = db.prepare_cached(
@@ -182,7 +152,7 @@ fn note_command(
 fn begin(db: &Connection, new: &NewTask) -> Result<Begun, StoreError> {
     let (task, session) = (&new.row, &new.session);
     if let Some(repeat) = &new.repeat
-        && let Some(earlier) = repeated(db, &task.scope, repeat)?
+        && let Some(earlier) = keys::repeated(db, &task.scope, repeat)?
     {
         return Ok(Begun::Repeated(earlier));
     }
@@ -227,12 +197,7 @@ fn begin(db: &Connection, new: &NewTask) -> Result<Begun, StoreError> {
     ])?;
     note_command(db, task, command, task.created_ms)?;
     if let Some(repeat) = &new.repeat {
-        let mut statement = db.prepare_cached(
-            "INSERT OR REPLACE INTO idempotency (scope, key, digest, response, created_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?;
-        let (key, digest) = (&repeat.key, &repeat.digest);
-        statement.execute(params![task.scope, key, digest, task.id, task.created_ms])?;
+        keys::keep(db, task, repeat)?;
     }
     Ok(Begun::Stored(CommandId(command), turn))
 }
@@ -280,15 +245,8 @@ fn end(db: &Connection, ended: &EndedTask) -> Result<(), StoreError> {
 /// answer to a request that may be repeated goes with its key.
 fn forget_content(db: &Connection, id: &str) -> Result<(), StoreError> {
     db.execute("UPDATE responses SET request = '{}' WHERE id = ?1", [id])?;
-    db.execute(&format!("{FORGET_ANSWERS} AND id = ?1"), [id])?;
-    Ok(())
+    forget_answers(db, Some(id))
 }
-
-/// Of tasks that are not to be read any more, the answers that no key is kept for.
-const FORGET_ANSWERS: &str = "
-    UPDATE responses SET response = NULL, outcome = NULL, initial = '{}'
-    WHERE (deleted OR NOT stored) AND response IS NOT NULL AND status <> 'in_progress'
-      AND NOT EXISTS (SELECT 1 FROM idempotency WHERE response = responses.id)";
 
 impl Store {
     /// Stores a task that is to be begun, with its session: everything or nothing.
@@ -391,32 +349,6 @@ impl Store {
                 forget_content(db, &id)?;
             }
             Ok(status.is_some())
-        })
-        .await
-    }
-
-    /// An earlier use of a key.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn repeated(
-        &self,
-        scope: &str,
-        repeat: &Repeat,
-    ) -> Result<Option<Repeated>, StoreError> {
-        let (scope, repeat) = (scope.to_owned(), repeat.clone());
-        self.read(move |db| repeated(db, &scope, &repeat)).await
-    }
-
-    /// Forgets keys from before this time, and the answers that were kept for them only.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn forget_keys(&self, before_ms: i64) -> Result<(), StoreError> {
-        self.write(Durability::Process, move |db| {
-            db.execute("DELETE FROM idempotency WHERE created_ms < ?1", [before_ms])?;
-            db.execute(FORGET_ANSWERS, [])?;
-            Ok(())
         })
         .await
     }

@@ -146,6 +146,7 @@ CREATE TABLE idempotency (
     created_ms INTEGER NOT NULL, PRIMARY KEY (scope, key)
 ) STRICT;
 CREATE INDEX idempotency_by_age ON idempotency (created_ms);
+CREATE INDEX idempotency_of ON idempotency (response);
 ";
 
 /// Tokens that may run things, and tokens that end.

@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Semaphore, broadcast, watch};
 
 /// How many events a listener of a harness may be behind.
 const FEED_EVENTS: usize = 1024;
+/// How many idle sessions are ended at once.
+const TRIMMING: usize = 8;
 /// How long an answer to a cancellation waits for the end.
 const CANCEL_WAIT: Duration = Duration::from_millis(800);
 /// From how many deltas on a task tells its output at intervals.
@@ -81,6 +83,8 @@ pub struct Tasks {
     running: Mutex<HashMap<String, Arc<Task>>>,
     count: watch::Sender<usize>,
     feed: broadcast::Sender<Heard>,
+    /// How many idle sessions are ended at once.
+    pub(super) trimming: Semaphore,
 }
 
 impl Default for Tasks {
@@ -89,6 +93,7 @@ impl Default for Tasks {
             running: Mutex::default(),
             count: watch::Sender::new(0),
             feed: broadcast::channel(FEED_EVENTS).0,
+            trimming: Semaphore::new(TRIMMING),
         }
     }
 }

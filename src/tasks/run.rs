@@ -319,18 +319,16 @@ async fn store(app: &App, ended: EndedTask) {
 /// Ends the isolations that were idle longest, where more are than are kept ready.
 fn trim(app: &Arc<App>) {
     let max = app.config.tasks.idle_sessions_max;
-    if app.isolations.idle_beyond(max).is_none() {
+    if !app.isolations.are_idle_beyond(max) {
         return;
     }
     let app = Arc::clone(app);
     tokio::spawn(async move {
-        // One at a time: the warden has other things to do too.
-        let Ok(_held) = app.trimming.try_lock() else { return };
-        while let Some((session, since)) = app.isolations.idle_beyond(max) {
-            if let Err(error) = app.isolations.stop_idle(&session, since).await {
-                tracing::warn!("the idle session {session} was not ended: {error}");
-                return;
-            }
+        // Most of the time of an end is waiting, so some end at once; who finds no room leaves it
+        // to those that do it.
+        let Ok(_permit) = app.tasks.trimming.try_acquire() else { return };
+        if let Err(error) = app.isolations.end_idle_beyond(max).await {
+            tracing::warn!("an idle session was not ended: {error}");
         }
     });
 }

@@ -62,8 +62,7 @@ impl<'a> Timeline<'a> {
     /// The task has ended: what is open is closed, and the response told whole.
     pub fn ends(&self, last: &Value) -> Vec<Event> {
         let mut events = Vec::new();
-        if let Some([call, result, message]) = response::items(last) {
-            let _ = call;
+        if let Some([_, result, message]) = response::items(last) {
             let part = &message["content"][0];
             let text = self.of_message(json!({ "text": part["text"] }));
             events.push(self.log.push("response.output_text.done", text));
