@@ -46,6 +46,10 @@ const ARCHIVERS: &[Need] = &[
     need("nsenter --version", &["util-linux"]),
 ];
 
+/// What the tests ask the server with, as its clients do.
+const CLIENTS: &[Need] =
+    &[need("curl --version", &["curl"]), need("openssl version", &["openssl"])];
+
 /// What the tests build projects with.
 const INSTALLERS: &[Need] = &[
     // Older ones know registries by their whole history only.
@@ -117,7 +121,9 @@ pub enum For {
 pub fn set_up(purpose: For) -> Result<(), Failure> {
     let needs: &[&[Need]] = match purpose {
         For::Demo => &[TOOLCHAIN],
-        For::Test => &[TOOLCHAIN, INSIDE, ARCHIVERS, INSTALLERS, FILE_SYSTEM, PEERS, MACHINE],
+        For::Test => {
+            &[TOOLCHAIN, INSIDE, ARCHIVERS, CLIENTS, INSTALLERS, FILE_SYSTEM, PEERS, MACHINE]
+        }
         For::Vm => &[FILE_SYSTEM, MACHINE],
         For::Bench => &[TOOLCHAIN, FILE_SYSTEM, PEERS],
     };
