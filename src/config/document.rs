@@ -102,7 +102,6 @@ fn the_document_is_what_the_code_says() {
         "Session",
         "Tasks",
         "Warden",
-        "Tasks",
         "Log",
         "Server",
         "ScopeLimits",

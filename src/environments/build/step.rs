@@ -58,10 +58,12 @@ impl Build {
                 Input::Empty => None,
                 Input::DebianSources => Some(debian::sources(&self.app).await?),
             };
+            let began = Instant::now();
             let command = self.begin(program, environment, input).await?;
             let end = self.follow(&command, Output::Log(log)).await?;
             if end.status == ExitStatus::Code(0) {
-                return Ok(());
+                let seconds = began.elapsed().as_secs_f64();
+                return Ok(log.note(&format!("[hangar: the step took {seconds:.2} s]")).await?);
             }
             // Only a program that ended by itself says something about its step.
             match (&step.on_failure, end.cause) {

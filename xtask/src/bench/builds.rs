@@ -30,36 +30,59 @@ pub fn rows(fs: &TestFs) -> Result<Vec<Row>, Failure> {
     let pip =
         "python3 -m venv .venv && .venv/bin/pip install -q --no-cache-dir -r requirements.txt";
     let npm = "npm install --silent --no-audit --no-fund";
-    let mut rows = vec![
-        first(&api, &host, "pip", ("requirements.txt", REQUIREMENTS), pip)?,
-        first(&api, &host, "npm", ("package.json", PACKAGE), npm)?,
-    ];
+    let mut rows = first(&api, &host, "pip", ("requirements.txt", REQUIREMENTS), pip)?;
+    rows.extend(first(&api, &host, "npm", ("package.json", PACKAGE), npm)?);
     rows.push(after_an_edit(&api)?);
     Ok(rows)
 }
 
-/// A first installation in a new environment, in turn with the same one on the host.
+/// A first installation in a new environment, in turn with the same one on the host: the
+/// installer alone, and the whole build, which ends with everything digested and on disk.
 fn first(
     api: &Api,
     host: &Path,
     manager: &str,
     manifest: (&str, &str),
     script: &str,
-) -> Result<Row, Failure> {
-    let (mut own, mut peer) = (Vec::new(), Vec::new());
+) -> Result<Vec<Row>, Failure> {
+    let (mut step, mut own) = (Vec::new(), Vec::new());
+    let (mut peer, mut synced) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let id = environment(api, &format!("{manager} {round}"), manifest)?;
-        own.push(build(api, &id)?.0);
+        let (took, record) = build(api, &id)?;
+        own.push(took);
+        step.push(installing(&record)?);
         let told = || format!("installing by {manager} on the host");
         std::fs::create_dir_all(host.join("home")).step(told)?;
         std::fs::write(host.join(manifest.0), manifest.1).step(told)?;
         let mut command = Command::new("sh");
         command.args(["-c", script]).current_dir(host).env("HOME", host.join("home"));
-        peer.push(timed(|| run(&mut command))?);
+        let plain = timed(|| run(&mut command))?;
+        peer.push(plain);
+        synced.push(plain + timed(|| run(Command::new("sync").arg("-f").arg(host)))?);
         std::fs::remove_dir_all(host).step(told)?;
     }
-    let name = format!("first build by {manager}, frozen and digested");
-    Ok(Row::beside(name, median_ms(own), "ms", ("the same on the host", median_ms(peer))))
+    let (step, own) = (median_ms(step), median_ms(own));
+    let (peer, synced) = (median_ms(peer), median_ms(synced));
+    let on_host = "the same on the host";
+    let row = |what: &str, own, peer| Row::beside(format!("{what} by {manager}"), own, "ms", peer);
+    Ok(vec![
+        row("first install", step, (on_host, peer)),
+        row("first build", own, (on_host, peer)),
+        row("first build", own, ("the same on the host; sync -f", synced)),
+    ])
+}
+
+/// How long the steps of the installer took, as the log of the build tells.
+fn installing(record: &Value) -> Result<Duration, Failure> {
+    let log = record["log"].as_str().unwrap_or_default();
+    let seconds = log.lines().filter_map(|line| line.strip_prefix("[hangar: the step took "));
+    let seconds = seconds.filter_map(|rest| rest.strip_suffix(" s]")?.parse::<f64>().ok());
+    let seconds: Vec<f64> = seconds.collect();
+    match seconds.is_empty() {
+        true => Err(Failure::new(format!("the log tells no time of a step: {log}"))),
+        false => Ok(Duration::from_secs_f64(seconds.iter().sum())),
+    }
 }
 
 /// Builds a project of many packages again and again, with one file changed each time.
