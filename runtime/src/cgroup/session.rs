@@ -189,7 +189,8 @@ impl SessionCgroup {
                 removed &= rmdir(&self.unified, &leaf)?;
             }
         }
-        for place in std::iter::once(&self.unified).chain(self.v1.iter().map(|(_, place)| place)) {
+        // The one that processes are killed through goes last: what is tried again kills again.
+        for place in self.v1.iter().map(|(_, place)| place).chain([&self.unified]) {
             if let Some(parent) = place.parent() {
                 removed = removed && rmdir(parent, place.name())?;
             }
