@@ -163,9 +163,9 @@ mod tests {
     fn one_host_has_one_form() {
         let long = format!("{}.example", "a".repeat(63));
         for (written, canonical) in [
-            ("pypi.org:443", "pypi.org:443"),
-            ("PyPI.ORG:443", "pypi.org:443"),
-            ("pypi.org.:443", "pypi.org:443"),
+            ("index.example:443", "index.example:443"),
+            ("InDeX.EXAMPLE:443", "index.example:443"),
+            ("index.example.:443", "index.example:443"),
             ("xn--bcher-kva.example:443", "xn--bcher-kva.example:443"),
             ("_service.example:8080", "_service.example:8080"),
             ("a1.b2.c3:1", "a1.b2.c3:1"),
@@ -204,31 +204,31 @@ mod tests {
             ":80",
             ".:80",
             "..:80",
-            "pypi.org",
-            "pypi.org:",
-            "pypi.org:0",
-            "pypi.org:65536",
-            "pypi.org:+80",
-            "pypi.org:-1",
-            "pypi.org:80:80",
-            "pypi.org: 80",
-            "pypi.org:080000",
-            "pypi.org:８０",
+            "index.example",
+            "index.example:",
+            "index.example:0",
+            "index.example:65536",
+            "index.example:+80",
+            "index.example:-1",
+            "index.example:80:80",
+            "index.example: 80",
+            "index.example:080000",
+            "index.example:８０",
             "pypi..org:80",
-            ".pypi.org:80",
-            "pypi.org..:80",
+            ".index.example:80",
+            "index.example..:80",
             "allowed.example@127.0.0.1:80",
-            "user:password@pypi.org:80",
-            "pypi.org\0.evil:80",
-            "pypi.org%00:80",
-            "pypi.org%2e:80",
-            "pypi.org/:80",
-            "pypi.org\\:80",
-            "pypi.org?:80",
-            "pypi.org#:80",
-            "pypi.org\t:80",
-            "pypi.org\r\n:80",
-            " pypi.org:80",
+            "user:password@index.example:80",
+            "index.example\0.evil:80",
+            "index.example%00:80",
+            "index.example%2e:80",
+            "index.example/:80",
+            "index.example\\:80",
+            "index.example?:80",
+            "index.example#:80",
+            "index.example\t:80",
+            "index.example\r\n:80",
+            " index.example:80",
             "pypi org:80",
             "bücher.example:80",
             "pypi。org:80",
@@ -253,7 +253,7 @@ mod tests {
             "example.1:80",
             "example.0x7f:80",
             "127.0..1:80",
-            "pypi.org,evil:80",
+            "index.example,evil:80",
             "*:80",
             &long_label,
             &long_name,
@@ -264,8 +264,8 @@ mod tests {
 
     #[test]
     fn a_scheme_can_bring_the_port() {
-        assert_eq!(Target::parse("pypi.org", Some(80)).unwrap().port, 80);
-        assert_eq!(Target::parse("pypi.org:8080", Some(80)).unwrap().port, 8080);
+        assert_eq!(Target::parse("index.example", Some(80)).unwrap().port, 80);
+        assert_eq!(Target::parse("index.example:8080", Some(80)).unwrap().port, 8080);
         assert_eq!(Target::parse("[::1]", Some(80)).unwrap().port, 80);
     }
 }

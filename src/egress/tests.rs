@@ -200,9 +200,9 @@ async fn what_is_no_request_to_a_proxy_is_refused() {
             "400",
         ),
         ("\0\0\0\0\r\n\r\n".to_owned(), "400"),
-        ("CONNECT pypi.org\0.example:443 HTTP/1.1\r\n\r\n".to_owned(), "400"),
+        ("CONNECT index.example\0.example:443 HTTP/1.1\r\n\r\n".to_owned(), "400"),
         ("CONNECT allowed.example@127.0.0.1:443 HTTP/1.1\r\n\r\n".to_owned(), "403"),
-        ("CONNECT pypi.org HTTP/1.1\r\n\r\n".to_owned(), "403"),
+        ("CONNECT index.example HTTP/1.1\r\n\r\n".to_owned(), "403"),
     ] {
         let answer = proxy.exchange(request.as_bytes()).await;
         let start: String = request.chars().take(60).collect();
@@ -233,8 +233,8 @@ async fn this_host_is_refused_however_it_is_written() {
     ] {
         let authority = format!("{host}:{port}");
         for request in [
-            format!("CONNECT {authority} HTTP/1.1\r\nHost: pypi.org\r\n\r\n"),
-            format!("GET http://{authority}/ HTTP/1.1\r\nHost: pypi.org\r\n\r\n"),
+            format!("CONNECT {authority} HTTP/1.1\r\nHost: index.example\r\n\r\n"),
+            format!("GET http://{authority}/ HTTP/1.1\r\nHost: index.example\r\n\r\n"),
         ] {
             let answer = refusing.exchange(request.as_bytes()).await;
             assert!(answer.starts_with("HTTP/1.1 403 "), "{authority}: {answer}");
